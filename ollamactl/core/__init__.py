@@ -1,0 +1,1 @@
+"""The pure part: no clock, file, process or network. Text and facts in, facts and decisions out."""

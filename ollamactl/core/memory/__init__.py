@@ -1,0 +1,1 @@
+"""The memory model: cells, one small rule per architecture family, and what fits."""

@@ -1,0 +1,1 @@
+"""Text to facts: one module per source."""

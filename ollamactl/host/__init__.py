@@ -1,0 +1,1 @@
+"""Effects, thin: the door for reading, NVML, the API of the server, the transaction, redaction."""

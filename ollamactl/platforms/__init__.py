@@ -1,0 +1,1 @@
+"""What differs between systems: how a service is found, changed and restarted."""

@@ -1,0 +1,1 @@
+"""Results to terminal, JSON envelope or HTML. No decisions here."""

@@ -1,0 +1,475 @@
+"""Everything known of one host at one moment: frozen records, JSON both ways.
+
+A fact that could not be read is None, and `Facts.missing` holds the reason under the name of the field.
+Bytes are int, durations and times are float seconds (times since the epoch), text is as read.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ollamactl.core.source import Missing
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of all facts."""
+
+
+class Evidence(Record):
+    """A line that a statement rests on. `where` is a file, `journal`, or the name of a command."""
+
+    where: str
+    text: str
+    line: int | None = None
+    at: float | None = None
+
+
+# -- the machine ---------------------------------------------------------------------------------------------
+
+
+class System(Record):
+    os: str  # linux, darwin, windows, or unknown
+    kernel: str = ""
+    arch: str = ""
+    hostname: str = ""
+    distribution: str = ""  # PRETTY_NAME
+    init: str = ""  # systemd, launchd, openrc, …, none
+    container: str = ""  # docker, podman, lxc, wsl, systemd-nspawn, or empty
+    euid: int | None = None
+    cpus: int = 0
+    boot_id: str = ""
+
+
+class HostMemory(Record):
+    total: int
+    available: int
+    swap_total: int = 0
+    swap_free: int = 0
+
+
+class GpuProcess(Record):
+    pid: int
+    used: int | None = None  # None where the driver does not say
+    name: str = ""
+
+
+class Gpu(Record):
+    """One device that can hold a model, or one MIG slice. `total`/`free` are None where memory is the host's."""
+
+    index: int
+    vendor: Literal["nvidia", "amd", "intel", "apple"]
+    name: str = ""
+    uuid: str = ""
+    pci: str = ""
+    total: int | None = None
+    free: int | None = None
+    used: int | None = None
+    unified: bool = False  # shares the host's memory
+    mig_of: int | None = None  # index of the parent GPU of a MIG slice
+    compute: str = ""  # "8.9", "gfx1100"
+    processes: tuple[GpuProcess, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class GpuDriver(Record):
+    vendor: Literal["nvidia", "amd", "intel", "apple"]
+    version: str = ""
+    api: str = ""  # CUDA or ROCm version
+    problem: str = ""  # why the library or driver does not work, as it says
+
+
+# -- the service as systemd has it ---------------------------------------------------------------------------
+
+
+class UnitName(Record):
+    name: str
+    load: str = ""
+    active: str = ""
+    sub: str = ""
+    description: str = ""
+
+
+class Service(Record):
+    """`systemctl show` of one unit, typed. Lists are in systemd's order."""
+
+    id: str
+    load_state: str = ""
+    active_state: str = ""
+    sub_state: str = ""
+    unit_file_state: str = ""
+    fragment_path: str = ""
+    source_path: str = ""
+    dropin_paths: tuple[str, ...] = ()
+    need_daemon_reload: bool = False
+    invocation_id: str = ""
+    main_pid: int = 0
+    n_restarts: int = 0
+    result: str = ""
+    exec_main_code: int = 0
+    exec_main_status: int = 0
+    exec_main_start: float | None = None  # seconds since the epoch
+    active_enter: float | None = None
+    type: str = ""
+    restart: str = ""
+    restart_seconds: float | None = None
+    environment: tuple[str, ...] = ()  # NAME=value after unquoting; only Environment= lines
+    environment_files: tuple[tuple[str, bool], ...] = ()  # (path or glob, missing is allowed)
+    pass_environment: tuple[str, ...] = ()
+    unset_environment: tuple[str, ...] = ()
+    exec_start: tuple[str, ...] = ()  # argv
+    exec_start_pre: tuple[str, ...] = ()
+    user: str = ""
+    group: str = ""
+    supplementary_groups: tuple[str, ...] = ()
+    working_directory: str = ""
+    standard_output: str = ""  # journal, append:/path, …
+    standard_error: str = ""
+    log_namespace: str = ""
+    private_network: bool = False
+    network_namespace_path: str = ""
+    protect_home: str = ""
+    protect_system: str = ""
+    private_devices: bool = False
+    device_policy: str = ""
+    device_allow: tuple[str, ...] = ()
+    memory_max: int | None = None
+    memory_high: int | None = None
+    memory_current: int | None = None
+    control_group: str = ""
+    start_limit_burst: int | None = None
+    start_limit_interval: float | None = None
+    load_error: str = ""
+    can_reload: bool = False
+    drop_in_dirs_checked: tuple[str, ...] = ()
+    manager: Literal["system", "user"] = "system"
+
+
+class Assignment(Record):
+    """One `key=value` of a unit file. `value` has continuation lines joined; nothing is unquoted or expanded."""
+
+    section: str
+    key: str
+    value: str
+    line: int  # of its first line, from 1
+
+
+class UnitProblem(Record):
+    """A line that systemd ignores or reads in a way its author can't have meant."""
+
+    line: int
+    text: str
+    why: str  # e.g. "assignment outside of section"
+
+
+class UnitFile(Record):
+    path: str
+    role: Literal["main", "dropin"] = "dropin"
+    assignments: tuple[Assignment, ...] = ()
+    problems: tuple[UnitProblem, ...] = ()
+    missing: Missing | None = None
+    mtime: float | None = None
+    text: str = ""  # as read, for evidence and diffs
+
+
+class EnvFileEntry(Record):
+    name: str
+    value: str
+    line: int
+
+
+class EnvFile(Record):
+    """One file read because of an `EnvironmentFile=` line."""
+
+    path: str
+    declared_in: str = ""  # unit file
+    declared_line: int = 0
+    optional: bool = False
+    entries: tuple[EnvFileEntry, ...] = ()
+    problems: tuple[UnitProblem, ...] = ()
+    missing: Missing | None = None
+
+
+class Complaint(Record):
+    """A line of PID 1 about a unit or one of its files."""
+
+    text: str
+    file: str = ""
+    line: int | None = None
+    at: float | None = None
+
+
+class Origin(Record):
+    """Where a variable's value comes from. `layer` is one of: manager, service (what systemd itself adds), pass,
+    environment, environment-file, unset, wrapper."""
+
+    layer: str
+    file: str = ""
+    line: int = 0
+
+
+class Variable(Record):
+    name: str
+    value: str | None  # None: removed
+    origin: Origin
+    shadowed: tuple[tuple[str, Origin], ...] = ()  # earlier values that lost, oldest first
+
+
+class Effective(Record):
+    """The environment that systemd will pass at the next start, computed in its order."""
+
+    variables: dict[str, Variable]
+    problems: tuple[str, ...] = ()  # what could not be computed, e.g. an unreadable environment file
+    wrapper: tuple[str, ...] = ()  # programs in ExecStart before `ollama`
+
+    def value(self, name: str) -> str | None:
+        found = self.variables.get(name)
+        return found.value if found else None
+
+
+# -- processes and sockets -----------------------------------------------------------------------------------
+
+
+class Process(Record):
+    pid: int
+    ppid: int = 0
+    comm: str = ""
+    exe: str = ""
+    argv: tuple[str, ...] = ()
+    environ: dict[str, str] | None = None  # None: not readable (missing["environ"] or without root)
+    started: float | None = None
+    uid: int | None = None
+    user: str = ""
+    rss: int | None = None
+    cgroup: str = ""
+    state: str = ""
+    net_ns: int | None = None  # inode of its network namespace
+
+
+class Listener(Record):
+    address: str
+    port: int
+    pid: int | None = None
+    name: str = ""
+
+
+class Connections(Record):
+    """TCP connections accepted on the server's port, judged by tcp_info (inet_diag)."""
+
+    port: int
+    established: int = 0
+    awaiting_reply: int = 0  # a request was received and no byte sent since
+    replying: int = 0  # bytes sent within the last seconds: a stream under way
+    close_wait: int = 0  # the client has gone away
+    backlog: int = 0  # connections that the server has not accepted yet
+    oldest_wait: float | None = None  # seconds since the last byte received on the longest waiting one
+
+
+# -- the log -------------------------------------------------------------------------------------------------
+
+
+class Buffer(Record):
+    """A memory buffer that the engine printed for one load."""
+
+    kind: Literal["model", "kv", "rs", "compute", "output", "projector", "other"]
+    device: str  # CPU, CUDA0, Metal, CUDA_Host, CPU_REPACK, …
+    bytes: int
+    text: str = ""
+    swa: bool = False  # of the sliding-window cache
+
+
+class Load(Record):
+    """One start of a runner for a model, as the log tells it. Values that a release does not print are None."""
+
+    at: float | None = None
+    model: str = ""  # blob path or name
+    argv: tuple[str, ...] = ()  # the runner's command, if printed
+    runner: str = ""  # llama-server, ollama runner --ollama-engine, …
+    port: int | None = None
+    context_total: int | None = None  # -c, --ctx-size, KvSize
+    slots: int | None = None  # -np, --parallel, Parallel
+    context: int | None = None  # per slot
+    batch: int | None = None
+    ubatch: int | None = None
+    kv_type_k: str = ""
+    kv_type_v: str = ""
+    flash_attention: str = ""  # on, off, auto
+    gpu_layers: int | None = None  # asked for
+    offloaded: tuple[int, int] | None = None  # layers on the GPU, of
+    buffers: tuple[Buffer, ...] = ()
+    seconds: float | None = None  # until the runner answered
+    outcome: Literal["loading", "loaded", "failed", "aborted"] = "loading"
+    error: str = ""
+    pid: int | None = None
+    line: int | None = None
+    text: str = ""
+
+
+class LogEvent(Record):
+    """A line that says something. `kind` is the name that core/parse/events gives it."""
+
+    kind: str
+    text: str
+    at: float | None = None
+    line: int | None = None
+    pid: int | None = None
+    level: str = ""
+    fields: dict[str, str] = {}
+
+
+class RequestStats(Record):
+    """[GIN] lines (requests that have ended) of one path and status."""
+
+    method: str
+    path: str
+    status: int
+    count: int
+    seconds_min: float
+    seconds_max: float
+    seconds_sum: float
+    last_at: float | None = None
+    first_line: int | None = None
+    text: str = ""  # the last such line
+
+
+class Compute(Record):
+    """An `inference compute` line: a device that this start found."""
+
+    id: str
+    library: str = ""
+    name: str = ""
+    description: str = ""
+    compute: str = ""
+    driver: str = ""
+    total: int | None = None
+    available: int | None = None
+    type: str = ""
+    text: str = ""
+
+
+class Start(Record):
+    """One start of the server, from its first line to the next start's first line."""
+
+    invocation: str = ""
+    pid: int | None = None
+    at: float | None = None
+    version: str = ""
+    config: dict[str, str] | None = None  # `server config`, values as printed
+    config_line: Evidence | None = None
+    config_before_listening: bool = False
+    listening: str = ""  # address:port as printed
+    listening_line: Evidence | None = None
+    computes: tuple[Compute, ...] = ()
+    default_context: int | None = None  # by VRAM tier
+    total_vram: int | None = None
+    loads: tuple[Load, ...] = ()
+    events: tuple[LogEvent, ...] = ()  # at most a few hundred of one kind
+    counts: dict[str, int] = {}  # kind of event -> how often, not bounded
+    requests: tuple[RequestStats, ...] = ()
+    first_line: int | None = None
+    last_line: int | None = None
+    ended: bool = False  # a later line shows that this process is gone
+
+
+class Log(Record):
+    """All starts in one log, oldest first. `systemd` holds PID 1's lines about the unit."""
+
+    form: str = ""  # journal-json, journal-text, docker, slog, mixed, …
+    where: str = "journal"
+    starts: tuple[Start, ...] = ()
+    systemd: tuple[LogEvent, ...] = ()
+    lines: int = 0
+    unread: int = 0  # lines that were cut, or not text
+    first_at: float | None = None
+    last_at: float | None = None
+
+    def start_of(self, invocation: str) -> Start | None:
+        """The newest start of a systemd invocation, or None."""
+        return next((s for s in reversed(self.starts) if s.invocation == invocation), None) if invocation else None
+
+
+# -- the server and its runners ------------------------------------------------------------------------------
+
+
+class Slot(Record):
+    id: int
+    context: int
+    busy: bool
+
+
+class Runner(Record):
+    """A child of the server that serves one model, from its process and its own port."""
+
+    process: Process
+    model: str = ""
+    port: int | None = None
+    port_owned: bool | None = None  # that process itself listens on the port; None: not readable
+    context_total: int | None = None
+    slots: int | None = None
+    batch: int | None = None
+    kv_type_k: str = ""
+    kv_type_v: str = ""
+    flash_attention: str = ""
+    props_slots: int | None = None  # /props total_slots
+    slot_list: tuple[Slot, ...] | None = None
+
+
+class LoadedModel(Record):
+    """An entry of /api/ps."""
+
+    name: str
+    digest: str = ""
+    size: int = 0
+    size_vram: int = 0
+    context: int | None = None  # per slot; absent before 0.10
+    expires: str = ""
+    family: str = ""
+    families: tuple[str, ...] = ()
+    parameters: str = ""
+    quantization: str = ""
+
+
+class InstalledModel(Record):
+    name: str
+    digest: str = ""
+    size: int = 0
+    family: str = ""
+    parameters: str = ""
+    quantization: str = ""
+    capabilities: tuple[str, ...] = ()
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """One host at one moment. Fields are None where not known; `missing[field]` says why."""
+
+    schema: int = 1
+    taken: float | None = None
+    origin: str = "live"  # live, bundle:NAME, log:NAME
+    missing: dict[str, Missing] = {}
+    system: System | None = None
+    memory: HostMemory | None = None
+    gpus: tuple[Gpu, ...] | None = None
+    drivers: tuple[GpuDriver, ...] | None = None
+    units: tuple[UnitName, ...] | None = None  # services that run `ollama serve`
+    service: Service | None = None
+    unit_files: tuple[UnitFile, ...] | None = None  # main unit, then drop-ins in systemd's order
+    env_files: tuple[EnvFile, ...] | None = None
+    manager_environment: dict[str, str] | None = None
+    complaints: tuple[Complaint, ...] | None = None
+    effective: Effective | None = None
+    process: Process | None = None  # MainPID
+    runners: tuple[Runner, ...] | None = None  # its children
+    servers: tuple[Process, ...] | None = None  # every `ollama serve` on the host
+    listeners: tuple[Listener, ...] | None = None
+    connections: Connections | None = None
+    log: Log | None = None
+    start: Start | None = None  # the start that is judged: of the current invocation, or the log's last
+    address: str | None = None  # host:port that clients on this host use
+    version: str | None = None
+    loaded: tuple[LoadedModel, ...] | None = None
+    installed: tuple[InstalledModel, ...] | None = None
+
+    def why(self, field: str) -> Missing:
+        """The reason why `field` is None."""
+        return self.missing.get(field) or Missing("unasked", "not read")

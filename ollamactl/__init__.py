@@ -1,3 +1,3 @@
-"""ollamactl: changes the settings of an Ollama host and proves that the change took, or puts the host back."""
+"""Changes the settings of an Ollama host and proves that the change took, or puts the host back."""
 
 __version__ = "0.1.0"

@@ -17,7 +17,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all facts."""
 
 
-class Evidence(Record):
+class Evidence(Record, frozen=True, kw_only=True):
     """A line that a statement rests on. `where` is a file, `journal`, or the name of a command."""
 
     where: str
@@ -26,10 +26,10 @@ class Evidence(Record):
     at: float | None = None
 
 
-# -- the machine ---------------------------------------------------------------------------------------------
+# -- the machine --
 
 
-class System(Record):
+class System(Record, frozen=True, kw_only=True):
     os: str  # linux, darwin, windows, or unknown
     kernel: str = ""
     arch: str = ""
@@ -42,20 +42,20 @@ class System(Record):
     boot_id: str = ""
 
 
-class HostMemory(Record):
+class HostMemory(Record, frozen=True, kw_only=True):
     total: int
     available: int
     swap_total: int = 0
     swap_free: int = 0
 
 
-class GpuProcess(Record):
+class GpuProcess(Record, frozen=True, kw_only=True):
     pid: int
     used: int | None = None  # None where the driver does not say
     name: str = ""
 
 
-class Gpu(Record):
+class Gpu(Record, frozen=True, kw_only=True):
     """One device that can hold a model, or one MIG slice. `total`/`free` are None where memory is the host's."""
 
     index: int
@@ -73,17 +73,17 @@ class Gpu(Record):
     notes: tuple[str, ...] = ()
 
 
-class GpuDriver(Record):
+class GpuDriver(Record, frozen=True, kw_only=True):
     vendor: Literal["nvidia", "amd", "intel", "apple"]
     version: str = ""
     api: str = ""  # CUDA or ROCm version
     problem: str = ""  # why the library or driver does not work, as it says
 
 
-# -- the service as systemd has it ---------------------------------------------------------------------------
+# -- the service as systemd has it --
 
 
-class UnitName(Record):
+class UnitName(Record, frozen=True, kw_only=True):
     name: str
     load: str = ""
     active: str = ""
@@ -91,7 +91,7 @@ class UnitName(Record):
     description: str = ""
 
 
-class Service(Record):
+class Service(Record, frozen=True, kw_only=True):
     """`systemctl show` of one unit, typed. Lists are in systemd's order."""
 
     id: str
@@ -146,7 +146,7 @@ class Service(Record):
     manager: Literal["system", "user"] = "system"
 
 
-class Assignment(Record):
+class Assignment(Record, frozen=True, kw_only=True):
     """One `key=value` of a unit file. `value` has continuation lines joined; nothing is unquoted or expanded."""
 
     section: str
@@ -155,7 +155,7 @@ class Assignment(Record):
     line: int  # of its first line, from 1
 
 
-class UnitProblem(Record):
+class UnitProblem(Record, frozen=True, kw_only=True):
     """A line that systemd ignores or reads in a way its author can't have meant."""
 
     line: int
@@ -163,7 +163,7 @@ class UnitProblem(Record):
     why: str  # e.g. "assignment outside of section"
 
 
-class UnitFile(Record):
+class UnitFile(Record, frozen=True, kw_only=True):
     path: str
     role: Literal["main", "dropin"] = "dropin"
     assignments: tuple[Assignment, ...] = ()
@@ -173,13 +173,13 @@ class UnitFile(Record):
     text: str = ""  # as read, for evidence and diffs
 
 
-class EnvFileEntry(Record):
+class EnvFileEntry(Record, frozen=True, kw_only=True):
     name: str
     value: str
     line: int
 
 
-class EnvFile(Record):
+class EnvFile(Record, frozen=True, kw_only=True):
     """One file read because of an `EnvironmentFile=` line."""
 
     path: str
@@ -191,7 +191,7 @@ class EnvFile(Record):
     missing: Missing | None = None
 
 
-class Complaint(Record):
+class Complaint(Record, frozen=True, kw_only=True):
     """A line of PID 1 about a unit or one of its files."""
 
     text: str
@@ -200,7 +200,7 @@ class Complaint(Record):
     at: float | None = None
 
 
-class Origin(Record):
+class Origin(Record, frozen=True, kw_only=True):
     """Where a variable's value comes from. `layer` is one of: manager, service (what systemd itself adds), pass,
     environment, environment-file, unset, wrapper."""
 
@@ -209,14 +209,14 @@ class Origin(Record):
     line: int = 0
 
 
-class Variable(Record):
+class Variable(Record, frozen=True, kw_only=True):
     name: str
     value: str | None  # None: removed
     origin: Origin
     shadowed: tuple[tuple[str, Origin], ...] = ()  # earlier values that lost, oldest first
 
 
-class Effective(Record):
+class Effective(Record, frozen=True, kw_only=True):
     """The environment that systemd will pass at the next start, computed in its order."""
 
     variables: dict[str, Variable]
@@ -228,10 +228,10 @@ class Effective(Record):
         return found.value if found else None
 
 
-# -- processes and sockets -----------------------------------------------------------------------------------
+# -- processes and sockets --
 
 
-class Process(Record):
+class Process(Record, frozen=True, kw_only=True):
     pid: int
     ppid: int = 0
     comm: str = ""
@@ -247,14 +247,14 @@ class Process(Record):
     net_ns: int | None = None  # inode of its network namespace
 
 
-class Listener(Record):
+class Listener(Record, frozen=True, kw_only=True):
     address: str
     port: int
     pid: int | None = None
     name: str = ""
 
 
-class Connections(Record):
+class Connections(Record, frozen=True, kw_only=True):
     """TCP connections accepted on the server's port, judged by tcp_info (inet_diag)."""
 
     port: int
@@ -266,10 +266,10 @@ class Connections(Record):
     oldest_wait: float | None = None  # seconds since the last byte received on the longest waiting one
 
 
-# -- the log -------------------------------------------------------------------------------------------------
+# -- the log --
 
 
-class Buffer(Record):
+class Buffer(Record, frozen=True, kw_only=True):
     """A memory buffer that the engine printed for one load."""
 
     kind: Literal["model", "kv", "rs", "compute", "output", "projector", "other"]
@@ -279,7 +279,7 @@ class Buffer(Record):
     swa: bool = False  # of the sliding-window cache
 
 
-class Load(Record):
+class Load(Record, frozen=True, kw_only=True):
     """One start of a runner for a model, as the log tells it. Values that a release does not print are None."""
 
     at: float | None = None
@@ -306,7 +306,7 @@ class Load(Record):
     text: str = ""
 
 
-class LogEvent(Record):
+class LogEvent(Record, frozen=True, kw_only=True):
     """A line that says something. `kind` is the name that core/parse/events gives it."""
 
     kind: str
@@ -315,10 +315,10 @@ class LogEvent(Record):
     line: int | None = None
     pid: int | None = None
     level: str = ""
-    fields: dict[str, str] = {}
+    fields: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class RequestStats(Record):
+class RequestStats(Record, frozen=True, kw_only=True):
     """[GIN] lines (requests that have ended) of one path and status."""
 
     method: str
@@ -333,7 +333,7 @@ class RequestStats(Record):
     text: str = ""  # the last such line
 
 
-class Compute(Record):
+class Compute(Record, frozen=True, kw_only=True):
     """An `inference compute` line: a device that this start found."""
 
     id: str
@@ -348,7 +348,7 @@ class Compute(Record):
     text: str = ""
 
 
-class Start(Record):
+class Start(Record, frozen=True, kw_only=True):
     """One start of the server, from its first line to the next start's first line."""
 
     invocation: str = ""
@@ -365,14 +365,14 @@ class Start(Record):
     total_vram: int | None = None
     loads: tuple[Load, ...] = ()
     events: tuple[LogEvent, ...] = ()  # at most a few hundred of one kind
-    counts: dict[str, int] = {}  # kind of event -> how often, not bounded
+    counts: dict[str, int] = msgspec.field(default_factory=dict)  # kind of event -> how often, not bounded
     requests: tuple[RequestStats, ...] = ()
     first_line: int | None = None
     last_line: int | None = None
     ended: bool = False  # a later line shows that this process is gone
 
 
-class Log(Record):
+class Log(Record, frozen=True, kw_only=True):
     """All starts in one log, oldest first. `systemd` holds PID 1's lines about the unit."""
 
     form: str = ""  # journal-json, journal-text, docker, slog, mixed, …
@@ -389,16 +389,16 @@ class Log(Record):
         return next((s for s in reversed(self.starts) if s.invocation == invocation), None) if invocation else None
 
 
-# -- the server and its runners ------------------------------------------------------------------------------
+# -- the server and its runners --
 
 
-class Slot(Record):
+class Slot(Record, frozen=True, kw_only=True):
     id: int
     context: int
     busy: bool
 
 
-class Runner(Record):
+class Runner(Record, frozen=True, kw_only=True):
     """A child of the server that serves one model, from its process and its own port."""
 
     process: Process
@@ -415,7 +415,7 @@ class Runner(Record):
     slot_list: tuple[Slot, ...] | None = None
 
 
-class LoadedModel(Record):
+class LoadedModel(Record, frozen=True, kw_only=True):
     """An entry of /api/ps."""
 
     name: str
@@ -430,7 +430,7 @@ class LoadedModel(Record):
     quantization: str = ""
 
 
-class InstalledModel(Record):
+class InstalledModel(Record, frozen=True, kw_only=True):
     name: str
     digest: str = ""
     size: int = 0
@@ -446,7 +446,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = 1
     taken: float | None = None
     origin: str = "live"  # live, bundle:NAME, log:NAME
-    missing: dict[str, Missing] = {}
+    missing: dict[str, Missing] = msgspec.field(default_factory=dict)
     system: System | None = None
     memory: HostMemory | None = None
     gpus: tuple[Gpu, ...] | None = None

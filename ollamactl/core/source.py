@@ -1,7 +1,7 @@
 """What can be read on a host, and what came of it: the protocol between the pure part and the effects.
 
-A `Source` names one thing to read; its `key` is the same on a live host and in a bundle, so that a bundle can
-answer in the host's place. A `Reading` is the raw answer, or the reason why there is none.
+A `Source` names one thing to read; its `key` is the same on a live host and in a bundle, so that a bundle
+can answer in the host's place. A `Reading` is the raw answer, or the reason why there is none.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Source(msgspec.Struct, frozen=True):
     file     path                                 the bytes of the file
     stat     path                                 JSON `{"type","mode","uid","gid","size","mtime","target"}`
     list     folder or glob pattern               JSON list of names (folder) or full paths (glob), sorted
-    command  argv                                 standard output; a non-zero exit is a Missing unless `any_exit`
+    command  argv                                 standard output; non-zero is a Missing unless `any_exit`
     http     method, url, [JSON body]             the body; a status other than 2xx is a Missing with the body
     native   name, further arguments              JSON made by a library: nvml, sockets, processes
     """
@@ -50,7 +50,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """The raw answer of one source. Exactly one of `body` and `missing` is set, except that a failed command or
+    """The raw answer of one source. One of `body` and `missing` is set; a failed command or
     HTTP request may carry what it printed (`body`) beside the reason (`missing`)."""
 
     key: str

@@ -56,7 +56,7 @@ class GpuProcess(Record, frozen=True, kw_only=True):
 
 
 class Gpu(Record, frozen=True, kw_only=True):
-    """One device that can hold a model, or one MIG slice. `total`/`free` are None where memory is the host's."""
+    """One device that can hold a model, or one MIG slice. `total`/`free` are None where it is the host's."""
 
     index: int
     vendor: Literal["nvidia", "amd", "intel", "apple"]
@@ -147,7 +147,7 @@ class Service(Record, frozen=True, kw_only=True):
 
 
 class Assignment(Record, frozen=True, kw_only=True):
-    """One `key=value` of a unit file. `value` has continuation lines joined; nothing is unquoted or expanded."""
+    """One `key=value` of a unit file. `value` has continuations joined; nothing is unquoted or expanded."""
 
     section: str
     key: str
@@ -201,8 +201,8 @@ class Complaint(Record, frozen=True, kw_only=True):
 
 
 class Origin(Record, frozen=True, kw_only=True):
-    """Where a variable's value comes from. `layer` is one of: manager, service (what systemd itself adds), pass,
-    environment, environment-file, unset, wrapper."""
+    """Where a variable's value comes from. `layer` is one of: manager, service (what systemd itself adds),
+    pass, environment, environment-file, unset, wrapper."""
 
     layer: str
     file: str = ""
@@ -280,7 +280,7 @@ class Buffer(Record, frozen=True, kw_only=True):
 
 
 class Load(Record, frozen=True, kw_only=True):
-    """One start of a runner for a model, as the log tells it. Values that a release does not print are None."""
+    """One start of a runner for a model, as the log tells it. What a release does not print is None."""
 
     at: float | None = None
     model: str = ""  # blob path or name
@@ -386,7 +386,7 @@ class Log(Record, frozen=True, kw_only=True):
 
     def start_of(self, invocation: str) -> Start | None:
         """The newest start of a systemd invocation, or None."""
-        return next((s for s in reversed(self.starts) if s.invocation == invocation), None) if invocation else None
+        return next((s for s in reversed(self.starts) if invocation and s.invocation == invocation), None)
 
 
 # -- the server and its runners --

@@ -15,7 +15,7 @@ Why = Literal["absent", "denied", "failed", "timeout", "unparsable", "unsupporte
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """Why a fact is not known. `kind` is the class of reason, `detail` one line, `hint` what would show it."""
+    """Why a fact is not known. `kind` is the class of reason, `detail` one line, `hint` what helps."""
 
     kind: Why
     detail: str = ""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ollamactl.core.source import Missing
+from ollamactl.host import netns
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -43,6 +44,10 @@ def ask(
     where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     connection = kind(host, port, timeout=timeout)
+    try:
+        connection.sock = _socket(service_pid, host, port, timeout)
+    except OSError as error:
+        return Answer(missing=_why(error, where, timeout))
     expired = threading.Event()
     # The socket's own timeout restarts with every byte; this one ends a trickle.
     watch = threading.Timer(timeout, _cut, (connection, expired))
@@ -67,6 +72,22 @@ def ask(
     finally:
         watch.cancel()
         connection.close()
+
+
+def _socket(pid: int | None, host: str, port: int, timeout: float) -> socket.socket | None:
+    """A connection made in the namespace of `pid`; None (http.client makes it) where that is ours, or where
+    `host` is not this machine."""
+    if pid is None or host not in ("127.0.0.1", "localhost", "::1") or not netns.differs(pid):
+        return None
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = netns.make(pid, family, socket.SOCK_STREAM)
+    try:
+        made.settimeout(timeout)
+        made.connect(("127.0.0.1" if host == "localhost" else host, port))
+    except OSError:
+        made.close()
+        raise
+    return made
 
 
 def _cut(connection: http.client.HTTPConnection, expired: threading.Event) -> None:

@@ -113,7 +113,7 @@ class LiveHost:
                 return _list(source.args[0], outcome)
             if source.kind == "http":
                 return self._http(source, outcome)
-            return _within(source.timeout, lambda: _native(source.args))
+            return _within(source.timeout, lambda: _native(source, outcome))
         except OSError as error:
             outcome.missing = why(error, " ".join(source.args))
         except Unanswered as unanswered:
@@ -277,8 +277,10 @@ def _within(timeout: float, work: Callable[[], bytes]) -> bytes:
     return result[0]
 
 
-def _native(args: tuple[str, ...]) -> bytes:
-    name, *rest = args
+def _native(source: Source, outcome: commands.Outcome) -> bytes:
+    """`process PID`, `children PID`, `servers`, `sockets PORT [PID]`, `listeners [PID]`, `nvml`, `gpu_sysfs`.
+    The PID of sockets and listeners is a process whose network namespace is looked at."""
+    name, *rest = source.args
     if name in ("process", "children", "servers"):
         from ollamactl.host import processes
 
@@ -286,4 +288,14 @@ def _native(args: tuple[str, ...]) -> bytes:
             return processes.servers()
         pid = int(rest[0])
         return processes.process(pid) if name == "process" else processes.children(pid)
+    if name in ("sockets", "listeners"):
+        from ollamactl.host import sockets
+
+        try:
+            if name == "sockets":
+                return sockets.table(int(rest[0]), int(rest[1]) if rest[1:] else None, source.timeout)
+            body, outcome.stderr = sockets.listeners(int(rest[0]) if rest else None, source.timeout)
+            return body
+        except sockets.Unsupported as error:
+            raise Unanswered(error.missing) from None
     raise Unanswered(Missing("unsupported", f"no such reading: {name}"))

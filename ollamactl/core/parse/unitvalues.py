@@ -1,0 +1,238 @@
+"""What systemd makes of the values of one setting: which are ignored, which end the file, which are misread.
+
+Covered are the settings that decide a service's environment, command and output, and every boolean; the
+values of others are taken as they stand (systemd's own complaints in the journal tell of them).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from ollamactl.core.parse.quoting import is_assignment, is_env_name, split
+from ollamactl.core.parse.specifiers import KNOWN, expand
+from ollamactl.core.parse.unitkeys import BOOLEAN
+
+_TYPOGRAPHIC = "“”„«»‘’‚"
+_SPAN = (
+    r"(\d+(\.\d*)?|\.\d+)\s*(usec|us|µs|μs|msec|ms|seconds|second|sec|s|minutes|minute|min|months|month|M|m|"
+    r"hours|hour|hr|h|days|day|d|weeks|week|w|years|year|y)?"
+)
+_SECONDS = re.compile(rf"infinity|{_SPAN}(\s*{_SPAN})*")
+_BOOLEANS = frozenset({"1", "yes", "y", "true", "t", "on", "0", "no", "n", "false", "f", "off"})
+_CHOICES = {
+    "Type": "simple exec forking oneshot dbus notify notify-reload idle",
+    "Restart": "no on-success on-failure on-abnormal on-watchdog on-abort always",
+    "KillMode": "control-group process mixed none",
+    "DevicePolicy": "auto closed strict",
+    "PrivateTmp": "1 yes y true t on 0 no n false f off disconnected",
+    "ProtectHome": "1 yes y true t on 0 no n false f off read-only tmpfs",
+    "ProtectSystem": "1 yes y true t on 0 no n false f off full strict",
+}
+_TIMES = frozenset(
+    {
+        "RestartSec", "TimeoutSec", "TimeoutStartSec", "TimeoutStopSec", "RuntimeMaxSec", "WatchdogSec",
+        "StartLimitIntervalSec", "StartLimitInterval", "LogRateLimitIntervalSec",
+    }
+)  # fmt: skip
+_MEMORY = frozenset({"MemoryMax", "MemoryHigh", "MemoryLow", "MemoryMin", "MemorySwapMax", "MemoryLimit"})
+_ALL = dict.fromkeys(KNOWN, "x")  # stands in for every value: only whether it can be expanded counts
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """`ignored`: the whole assignment has no effect. `fatal`: systemd reads no further in the file."""
+
+    problems: tuple[str, ...] = ()
+    ignored: bool = False
+    fatal: bool = False
+
+
+def judge(section: str, key: str, value: str, swallowed: str = "") -> Judgement:
+    """Judge one assignment whose key belongs in its section. `swallowed` is a finding of the line reader
+    about a continuation line; it is named before anything else, being the cause of the rest."""
+    found = _judge(section, key, value) if value else Judgement()
+    if swallowed:
+        return Judgement((swallowed, *found.problems), found.ignored, found.fatal)
+    if value and not found.problems and (odd := _invisible(value)):
+        return Judgement((odd,))
+    return found
+
+
+def _judge(section: str, key: str, value: str) -> Judgement:
+    if section == "Service" and (own := _JUDGES.get(key)):
+        return own(value)
+    if section == "Service" and key.startswith("Exec") and key not in ("ExecPaths", "ExecSearchPath"):
+        return _exec(value)
+    allowed = _BOOLEANS if key in BOOLEAN else frozenset(_CHOICES.get(key, "").split())
+    if allowed and (value.lower() if key in BOOLEAN else value) not in allowed:
+        if key in _CHOICES and value.lower() in _BOOLEANS and value.lower() in allowed:
+            return Judgement()
+        return Judgement((f"{value!r} is not a value of {key}=" + _comment(value),), ignored=True)
+    if key in _TIMES and not _SECONDS.fullmatch(value):
+        return Judgement((f"{value!r} is not a time span" + _comment(value),), ignored=True)
+    if key in _MEMORY and not re.fullmatch(r"infinity|\d+(\.\d+)?\s*%|(\d+(\.\d+)?\s*[BKMGTPE]?\s*)+", value):
+        return Judgement((f"{value!r} is not a size" + _comment(value),), ignored=True)
+    if key in ("User", "Group", "WorkingDirectory", "LogNamespace") and " #" in value:
+        return Judgement((f"a comment needs a line of its own; here it is part of {key}=",))
+    return Judgement()
+
+
+def _comment(value: str) -> str:
+    return "; a comment needs a line of its own" if " #" in value or " ;" in value else ""
+
+
+def _environment(value: str) -> Judgement:
+    """Each word is judged by itself: systemd drops the bad ones and keeps the others."""
+    problems: list[str] = []
+    found = split(value)
+    heard = 0
+    for word in found.words:
+        made = expand(word, _ALL)
+        if made.text is None:
+            problems.append(f"{made.invalid} in {word!r} is no specifier of systemd: write %% for a per cent sign")
+        elif not is_assignment(made.text):
+            problems.append(_no_assignment(word, value))
+        else:
+            heard += 1
+            problems += _misread(word)
+    if found.error:
+        problems.append(f"{found.error}: systemd ignores the rest of the line")
+    return Judgement(tuple(dict.fromkeys(problems)), ignored=not heard)
+
+
+def _no_assignment(word: str, value: str) -> str:
+    name, equals, _ = word.partition("=")
+    if word[:1] in _TYPOGRAPHIC:
+        return f"{word!r}: typographic quotes; systemd knows only \" and '"
+    if (equals and not name) or word == "=" or re.search(rf"(^|\s){re.escape(word)}\s+=", value):
+        return f"{word!r} is no assignment: no blanks may stand around the `=`"
+    if "#" in value and word in value[value.index("#") :]:
+        return f"{word!r} is no assignment: a comment needs a line of its own"
+    if not equals and re.match(r"[A-Za-z_]\w*:", word):
+        return f"{word!r} is no assignment: it takes `=`, not `:`"
+    if not equals:
+        return f"{word!r} is no assignment: a value with blanks must be quoted as a whole, \"NAME=a value\""
+    return f"{word!r} is no assignment: {name!r} is no name of a variable, or the value is no text"
+
+
+def _misread(word: str) -> list[str]:
+    """Why an assignment that systemd accepts can hardly be what its author meant; mostly nothing."""
+    name, _, value = word.partition("=")
+    if name == "Environment" and "=" in value:
+        return [f"this sets a variable called Environment, to {value!r}"]
+    if len(value) > 1 and (value[0] == value[-1] and value[0] in "\"'"):
+        return [f"{name}'s value holds the quotes: {value}"]
+    if value[:1] in _TYPOGRAPHIC and value:
+        return [f"typographic quotes are part of {name}'s value; systemd knows only \" and '"]
+    if re.search(r"[,;]\s*[A-Z][A-Z0-9]*_[A-Z0-9_]*=", value):
+        return [f"several assignments in the value of {name}: blanks separate them, not {_separator(value)}"]
+    if re.search(r" #", value):
+        return [f"a comment needs a line of its own; here it is part of {name}'s value"]
+    for found in re.finditer(r"%(%|([bBmMaAoqvwW])|([CEDLSTVUdfgc])([0-9A-Fa-f]))", value):
+        if found.group(1) != "%":
+            return [f"{found.group(0)[:2]} in {name} expands; write %% for a per cent sign"]
+    if not is_env_name(name):  # pragma: no cover - is_assignment has judged it
+        return []
+    return _odd(name, value)
+
+
+def _separator(value: str) -> str:
+    found = re.search(r"[,;](?=\s*[A-Z][A-Z0-9]*_[A-Z0-9_]*=)", value)
+    return f"`{found.group(0)}`" if found else "this"
+
+
+def _odd(name: str, value: str) -> list[str]:
+    for char in value:
+        if char in "\u00a0\u200b\u200c\u200d\u2060\ufeff\u00ad":
+            return [f"{name}'s value holds an invisible character (U+{ord(char):04X})"]
+    return []
+
+
+def _invisible(value: str) -> str:
+    for char in value:
+        if char in "\u00a0\u200b\u200c\u200d\u2060\ufeff\u00ad":
+            return f"an invisible character (U+{ord(char):04X}) is part of the value"
+    return ""
+
+
+def _names(value: str, *, escapes: bool, assignments: bool) -> Judgement:
+    problems: list[str] = []
+    found = split(value, escapes=escapes)
+    heard = 0
+    for word in found.words:
+        made = expand(word, _ALL)
+        if made.text is None:
+            problems.append(f"{made.invalid} in {word!r} is no specifier of systemd")
+        elif is_env_name(made.text) or (assignments and is_assignment(made.text)):
+            heard += 1
+        elif "=" in word and not assignments:
+            problems.append(f"{word!r}: only names can stand here, without a value")
+        else:
+            problems.append(f"{word!r} is no name of a variable: blanks separate names")
+    if found.error:
+        problems.append(f"{found.error}: systemd ignores the rest of the line")
+    return Judgement(tuple(problems), ignored=not heard)
+
+
+def _pass(value: str) -> Judgement:
+    return _names(value, escapes=False, assignments=False)
+
+
+def _unset(value: str) -> Judgement:
+    return _names(value, escapes=True, assignments=True)
+
+
+def _environment_file(value: str) -> Judgement:
+    made = expand(value, _ALL)
+    if made.text is None:
+        return Judgement((f"{made.invalid} is no specifier of systemd: write %% for a per cent sign",), ignored=True)
+    path = value.removeprefix("-")
+    if path[:1] in ("\"'" + _TYPOGRAPHIC) and path:
+        return Judgement(("the path must stand without quotes; the line is ignored",), ignored=True)
+    if not path.startswith(("/", "%")):
+        return Judgement(("the path is not absolute; the line is ignored",), ignored=True)
+    if ".." in path.split("/"):
+        return Judgement(("the path holds `..`; the line is ignored",), ignored=True)
+    if " " in path:
+        return Judgement(("one file a line: blanks, and what follows them, are part of the path",))
+    return Judgement()
+
+
+def _exec(value: str) -> Judgement:
+    found = split(value, relaxed=True)
+    if found.error:
+        return Judgement((f"{found.error}: systemd refuses the command, and reads the file no further",), True, True)
+    for word in found.words:
+        if (made := expand(word, _ALL)).text is None:
+            why = f"{made.invalid} in {word!r} is no specifier of systemd: write %% for a per cent sign"
+            return Judgement((why + "; it reads the file no further",), True, True)
+    problems = [f"{escape} is no escape that systemd knows; it stays as written" for escape in found.kept[:1]]
+    first = found.words[0].lstrip("@-:+!") if found.words else ""
+    if " " in first:
+        problems.append(f"the quotes make {first!r} the program; they belong around single arguments")
+    elif any(word in (">", ">>", "2>&1", "|", "&&", "<", "||") for word in found.words):
+        problems.append("this is no shell: redirections and pipes are plain arguments of the program")
+    elif "#" in found.words:
+        problems.append("a comment needs a line of its own; here it is arguments of the program")
+    return Judgement(tuple(problems))
+
+
+def _directory(value: str) -> Judgement:
+    path = value.removeprefix("-")
+    if not path.startswith(("/", "~", "%")):
+        why = "the path is not absolute"
+        if value.startswith("-"):
+            return Judgement((why,), ignored=True)
+        return Judgement((why + "; systemd reads the file no further",), True, True)
+    return Judgement()
+
+
+_JUDGES: dict[str, Callable[[str], Judgement]] = {
+    "Environment": _environment,
+    "PassEnvironment": _pass,
+    "UnsetEnvironment": _unset,
+    "EnvironmentFile": _environment_file,
+    "WorkingDirectory": _directory,
+}

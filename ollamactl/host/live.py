@@ -118,6 +118,7 @@ class LiveHost:
             outcome.missing = why(error, " ".join(source.args))
         except Unanswered as unanswered:
             outcome.missing = unanswered.missing
+            return unanswered.body
         return None
 
     def _http(self, source: Source, outcome: commands.Outcome) -> bytes | None:
@@ -137,11 +138,12 @@ class LiveHost:
 
 
 class Unanswered(Exception):
-    """A native reading that the host can't give; `missing` says why."""
+    """A native reading that the host can't give; `missing` says why, `body` is what it gave instead."""
 
-    def __init__(self, missing: Missing) -> None:
+    def __init__(self, missing: Missing, body: bytes | None = None) -> None:
         super().__init__(str(missing))
         self.missing = missing
+        self.body = body
 
 
 def why(error: OSError, what: str) -> Missing:
@@ -278,8 +280,8 @@ def _within(timeout: float, work: Callable[[], bytes]) -> bytes:
 
 
 def _native(source: Source, outcome: commands.Outcome) -> bytes:
-    """`process PID`, `children PID`, `servers`, `sockets PORT [PID]`, `listeners [PID]`, `nvml`, `gpu_sysfs`.
-    The PID of sockets and listeners is a process whose network namespace is looked at."""
+    """`process PID`, `children PID`, `servers`, `sockets PORT [PID]`, `listeners [PID]`, `nvml`, `gpu_sysfs`,
+    `system`, `memory`. The PID of sockets and listeners is a process whose network namespace is looked at."""
     name, *rest = source.args
     if name in ("process", "children", "servers"):
         from ollamactl.host import processes
@@ -288,6 +290,21 @@ def _native(source: Source, outcome: commands.Outcome) -> bytes:
             return processes.servers()
         pid = int(rest[0])
         return processes.process(pid) if name == "process" else processes.children(pid)
+    if name in ("system", "memory"):
+        from ollamactl.host import machine
+
+        return machine.system() if name == "system" else machine.memory()
+    if name == "nvml":
+        from ollamactl.host import nvml
+
+        body, missing = nvml.read()
+        if missing:
+            raise Unanswered(missing, body)
+        return body or b""
+    if name == "gpu_sysfs":
+        from ollamactl.host import gpu_sysfs
+
+        return gpu_sysfs.read()
     if name in ("sockets", "listeners"):
         from ollamactl.host import sockets
 

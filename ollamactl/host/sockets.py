@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import msgspec
 
 from ollamactl.core.facts import Listener
-from ollamactl.core.parse.sockets import Row, Table
+from ollamactl.core.parse.sockets import Row, Table, judge
 from ollamactl.core.source import Missing
 from ollamactl.host import commands, netns
 
@@ -33,7 +33,7 @@ _OF_A_SERVER = 1 << 1 | 1 << 3 | 1 << 8 | _LISTEN
 
 
 def table(port: int, pid: int | None = None, timeout: float = 5.0) -> bytes:
-    """JSON of `parse.sockets.Table`: what is on the local port `port` in the network namespace of `pid`.
+    """JSON of `parse.sockets.Table` and of what it says (`facts.Connections`): what is on the local port `port` in the network namespace of `pid`.
 
     PermissionError where that namespace is not ours and we are not root; Unsupported where neither inet_diag
     nor ss answers.
@@ -46,7 +46,9 @@ def table(port: int, pid: int | None = None, timeout: float = 5.0) -> bytes:
     except OSError as error:
         rows, by = parse_ss(_ss(port, pid, timeout, error)), "ss"
     rows = [r for r in rows if r.local_port == port]
-    return msgspec.json.encode(Table(port=port, by=by, sockets=tuple(rows[:KEPT])))
+    found = Table(port=port, by=by, sockets=tuple(rows))
+    kept = msgspec.structs.replace(found, sockets=found.sockets[:KEPT])
+    return msgspec.json.encode(msgspec.to_builtins(judge(found)) | msgspec.to_builtins(kept))
 
 
 class Unsupported(Exception):

@@ -1,6 +1,7 @@
 """TCP sockets as the kernel lists them → who waits for an answer, who listens.
 
-The reading `native:sockets PORT [PID]` holds `{"port", "by", "sockets": [row…]}`, a row being
+The reading `native:sockets PORT [PID]` holds the fields of `facts.Connections` as judged when it was taken, and
+what they were judged by: `"by"` and `"sockets": [row…]`, a row being
 `{"state", "local", "local_port", "remote", "remote_port", "inode", "receive_queue", "send_queue",
 "sent", "received", "since_sent", "since_received", "since_acked", "segments_received", "unacked"}`: bytes and
 data segments of the connection's life, seconds since the last data (and since the other side's last
@@ -48,7 +49,11 @@ def connections(body: bytes) -> Connections:
     Waiting is: a request was received and nothing was sent since. A connection kept alive after its last
     reply has sent last, so it is not waiting and, `STREAMING` seconds on, not replying either.
     """
-    table = msgspec.json.decode(body, type=Table)
+    return judge(msgspec.json.decode(body, type=Table))
+
+
+def judge(table: Table) -> Connections:
+    """Counts what `connections` describes."""
     established = [r for r in table.sockets if r.state == "established"]
     accepted = [r for r in established if r.inode]
     waiting = [r for r in accepted if awaits(r)]
@@ -57,9 +62,7 @@ def connections(body: bytes) -> Connections:
         established=len(accepted),
         awaiting_reply=len(waiting),
         replying=sum(
-            1
-            for r in accepted
-            if r.sent and not awaits(r) and (r.send_queue or _since(r.since_sent) < STREAMING)
+            1 for r in accepted if r.sent and not awaits(r) and (r.send_queue or _since(r.since_sent) < STREAMING)
         ),
         close_wait=sum(r.state == "close_wait" for r in table.sockets),
         backlog=sum(r.receive_queue for r in table.sockets if r.state == "listen"),

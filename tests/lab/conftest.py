@@ -45,4 +45,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print what was left out."""
     if line := config.stash.get(_left_out, None):
+        del config.stash[_left_out]
         terminalreporter.write_line(line, yellow=True)

@@ -35,7 +35,21 @@ import rootfs
 CGROUPS = "/sys/fs/cgroup"  # in the keeper's mount namespace always a v2 hierarchy of our own mount
 RESTART = 133  # nspawn's exit status when the machine asks for a reboot
 FRESH_INSIDE = ("/tmp", "/run", "/dev", "/proc", "/sys")  # nspawn mounts its own there, over the overlay
-OWN_FILESYSTEM = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "zfs", "overlay", "tmpfs", "virtiofs", "9p")
+NOT_OF_THE_ROOT = (*FRESH_INSIDE, "/mnt", "/media")
+ON_DISK = (
+    "ext2",
+    "ext3",
+    "ext4",
+    "xfs",
+    "btrfs",
+    "f2fs",
+    "bcachefs",
+    "zfs",
+    "overlay",
+    "tmpfs",
+    "virtiofs",
+    "9p",
+)
 
 
 def main(config: dict[str, Any]) -> int:
@@ -53,16 +67,19 @@ def main(config: dict[str, Any]) -> int:
             return 1
 
     kernel.unshare(kernel.NEWNS)
-    kernel.mount("none", "/", flags=kernel.REC | kernel.SLAVE)  # nothing of ours gets out, nothing of theirs is held
-    kernel.mount("none", CGROUPS, "cgroup2")
+    kernel.mount(
+        "none", "/", flags=kernel.REC | kernel.SLAVE
+    )  # nothing of ours gets out, nothing of theirs is held
+    mount_cgroups()
     sweep(state.parent)
 
     group, own = make_cgroup(config, state)
     try:
         return keep(config, state, group, watched)
     finally:
-        leave_cgroup(group, own)
-        remove_cgroup(group)
+        if group != own:  # a scope ends with its last process, and systemd clears it away
+            (own / "cgroup.procs").write_text(str(os.getpid()))
+            remove_cgroup(group)
         shutil.rmtree(state, ignore_errors=True)
 
 
@@ -110,13 +127,23 @@ def keep(config: dict[str, Any], state: Path, group: Path, watched: list[int]) -
 
 def announce(config: dict[str, Any], state: Path, init: int, group: Path) -> None:
     """Write down and tell the owner what it needs to enter the machine that has just come up."""
-    leader = next(pid for nspawn in kernel.children(init) for pid in kernel.children(nspawn)
-                  if kernel.namespace_pids(pid)[-1] == 1)
+    leader = next(
+        pid
+        for nspawn in kernel.children(init)
+        for pid in kernel.children(nspawn)
+        if kernel.namespace_pids(pid)[-1] == 1
+    )
     payload = Path(CGROUPS + os.path.dirname(kernel.cgroup(leader)))
     entry = payload / "lab"  # commands that are run inside live here, beside systemd's own cgroups
     entry.mkdir(exist_ok=True)
-    facts = {"name": config["name"], "keeper": os.getpid(), "started": kernel.started(os.getpid()), "leader": leader,
-             "cgroup": str(group), "entry": f"/proc/{os.getpid()}/root{entry}/cgroup.procs"}
+    facts = {
+        "name": config["name"],
+        "keeper": os.getpid(),
+        "started": kernel.started(os.getpid()),
+        "leader": leader,
+        "cgroup": str(group),
+        "entry": f"/proc/{os.getpid()}/root{entry}/cgroup.procs",
+    }
     fresh = state / "state.json.new"
     fresh.write_text(json.dumps(facts))
     fresh.rename(state / "state.json")
@@ -130,8 +157,7 @@ def announce(config: dict[str, Any], state: Path, init: int, group: Path) -> Non
 def run_init(config: dict[str, Any], state: Path, report: int) -> int:
     """Mount the machine's root and run systemd-nspawn on it, again after each reboot. Returns its exit status."""
     kernel.unshare(kernel.NEWNS | kernel.NEWCGROUP)
-    kernel.umount(CGROUPS)
-    kernel.mount("none", CGROUPS, "cgroup2", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC)
+    mount_cgroups()
     kernel.mount("proc", "/proc", "proc", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC)
     base = state / "fs"
     base.mkdir()
@@ -146,18 +172,39 @@ def run_init(config: dict[str, Any], state: Path, report: int) -> int:
 
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     notify.bind("/run/notify")
-    argv = ["systemd-nspawn", "--boot", "--quiet", "--register=no", "--keep-unit", "--settings=no", "--notify-ready=yes",
-            "--directory=/run/lab/root", f"--machine={config['name']}", "--hostname=lab", "--private-network",
-            "--resolv-conf=off", "--timezone=off", "--link-journal=no", "--console=pipe",
-            *(f"--bind=/run/lab/{source}:{target}" for source, target in binds), *config["nspawn"]]
-    environment = {"PATH": os.environ["PATH"], "NOTIFY_SOCKET": "/run/notify", "SYSTEMD_NSPAWN_LOCK": "0",
-                   "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1", "SYSTEMD_LOG_TARGET": "console"}
+    argv = [
+        "systemd-nspawn",
+        "--boot",
+        "--quiet",
+        "--register=no",
+        "--keep-unit",
+        "--settings=no",
+        "--notify-ready=yes",
+        "--directory=/run/lab/root",
+        f"--machine={config['name']}",
+        "--hostname=lab",
+        "--private-network",
+        "--resolv-conf=off",
+        "--timezone=off",
+        "--link-journal=no",
+        "--console=pipe",
+        "--capability=CAP_SYS_RESOURCE,CAP_IPC_LOCK",  # units may raise limits and lock memory, as on a server
+        *(f"--bind=/run/lab/{source}:{target}" for source, target in binds),
+        *config["nspawn"],
+    ]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "NOTIFY_SOCKET": "/run/notify",
+        "SYSTEMD_NSPAWN_LOCK": "0",
+        "SYSTEMD_NSPAWN_UNIFIED_HIERARCHY": "1",
+        "SYSTEMD_LOG_TARGET": "console",
+    }
     while True:
         nspawn = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr.fileno())
         ended = os.pidfd_open(nspawn.pid)
         while True:
-            readable, _, _ = select.select([notify, ended], [], [])
-            if notify in readable:
+            readable, _, _ = select.select([notify.fileno(), ended], [], [])
+            if notify.fileno() in readable:
                 if b"READY=1" in notify.recv(4096).splitlines():
                     os.write(report, b"ready\n")
             elif ended in readable:
@@ -186,9 +233,16 @@ def mount_root(base: Path, config: dict[str, Any]) -> list[tuple[str, str]]:
             target = base / "bind" / str(number)
             binds.append((f"bind/{number}", point))
         target.mkdir(parents=True, exist_ok=True)
-        kernel.mount("lab", str(target), "overlay", 0,
-                     ",".join(f"{key}={_escaped(str(path))}" for key, path in
-                              (("lowerdir", point), ("upperdir", upper), ("workdir", work))))
+        kernel.mount(
+            "lab",
+            str(target),
+            "overlay",
+            0,
+            ",".join(
+                f"{key}={_escaped(str(path))}"
+                for key, path in (("lowerdir", point), ("upperdir", upper), ("workdir", work))
+            ),
+        )
     return binds
 
 
@@ -200,9 +254,10 @@ def covered(share: list[str]) -> list[str]:
     for line in Path("/proc/self/mountinfo").read_text().splitlines():
         before, _, after = line.partition(" - ")
         point = before.split()[4].encode().decode("unicode_escape")
-        shared = any(_within(folder, point) or _within(point, folder) for folder in share)
-        hidden = any(_within(point, one) for one in (*FRESH_INSIDE, "/mnt", "/media"))
-        if os.path.isdir(point) and after.split()[0] in OWN_FILESYSTEM and (shared or not hidden):
+        holds_shared = any(_within(folder, point) for folder in share)
+        in_shared = any(_within(point, folder) for folder in share)
+        visible = after.split()[0] in ON_DISK and not any(_within(point, one) for one in NOT_OF_THE_ROOT)
+        if os.path.isdir(point) and (holds_shared or in_shared or visible):
             points.add(point)
     points -= set(FRESH_INSIDE)
     points |= {folder for folder in share if any(_within(folder, one) for one in (*FRESH_INSIDE, "/var/tmp"))}
@@ -220,6 +275,14 @@ def _escaped(path: str) -> str:
 # cgroups and leftovers
 
 
+def mount_cgroups() -> None:
+    """Put the v2 hierarchy at its place in this mount namespace, whatever the host has there (v2 already, or the
+    folders of v1), writable, and beginning at the root of this cgroup namespace."""
+    with contextlib.suppress(OSError):  # not a mount point; the same filesystem can't cover itself
+        kernel.umount(CGROUPS)
+    kernel.mount("cgroup2", CGROUPS, "cgroup2", kernel.NOSUID | kernel.NODEV | kernel.NOEXEC)
+
+
 def make_cgroup(config: dict[str, Any], state: Path) -> tuple[Path, Path]:
     """Make the machine's cgroup; returns it and the one that the keeper came from.
 
@@ -229,18 +292,14 @@ def make_cgroup(config: dict[str, Any], state: Path) -> tuple[Path, Path]:
     (state / "cgroup").write_text("" if config["scope"] else str(group))
     for folder in (group, group / "keeper", group / "machine"):
         folder.mkdir(exist_ok=True)
-    (group / "keeper/cgroup.procs").write_text(str(os.getpid()))  # controllers are for groups without processes
+    (group / "keeper/cgroup.procs").write_text(
+        str(os.getpid())
+    )  # controllers are for groups without processes
     for folder in (group, group / "machine"):
         for controller in (folder / "cgroup.controllers").read_text().split():
             with contextlib.suppress(OSError):  # some need what this host doesn't have
                 (folder / "cgroup.subtree_control").write_text(f"+{controller}")
     return group, own
-
-
-def leave_cgroup(group: Path, own: Path) -> None:
-    """Go back to where the keeper came from, so that its cgroup can be removed."""
-    if group != own:
-        (own / "cgroup.procs").write_text(str(os.getpid()))
 
 
 def remove_cgroup(group: Path) -> None:
@@ -270,7 +329,9 @@ def sweep(states: Path) -> None:
                     continue
                 with contextlib.suppress(FileNotFoundError):
                     group = (state / "cgroup").read_text()
-                    if group.startswith(CGROUPS + "/") and os.path.basename(group).startswith("ollamactl-lab-"):
+                    if group.startswith(CGROUPS + "/") and os.path.basename(group).startswith(
+                        "ollamactl-lab-"
+                    ):
                         remove_cgroup(Path(group))
                 shutil.rmtree(state, ignore_errors=True)
 

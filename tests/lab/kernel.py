@@ -28,7 +28,13 @@ def unshare(flags: int) -> None:
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
     """mount(2)."""
-    arguments = (source.encode(), target.encode(), kind.encode() or None, ctypes.c_ulong(flags), data.encode() or None)
+    arguments = (
+        source.encode(),
+        target.encode(),
+        kind.encode() or None,
+        ctypes.c_ulong(flags),
+        data.encode() or None,
+    )
     _checked(_libc.mount(*arguments), f"mount {kind or 'flags'} at {target}")
 
 
@@ -78,6 +84,15 @@ def namespace_pids(pid: int) -> list[int]:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("NSpid:"):
             return [int(word) for word in line.split()[1:]]
+    return []
+
+
+def bounding_set(pid: int) -> list[int]:
+    """Numbers of the capabilities that the process and its children can ever have."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("CapBnd:"):
+            mask = int(line.split()[1], 16)
+            return [number for number in range(mask.bit_length()) if mask >> number & 1]
     return []
 
 

@@ -6,12 +6,13 @@
         machine.run(["systemctl", "start", "hello"])
         assert machine.journal("hello")[0]["MESSAGE"]
 
-Inside, the host's files are seen at their places (the checkout, its virtual environment, the interpreter) and can be
-changed, but every write goes to a tmpfs that ends with the machine. None of the host's services, sockets or networks
-exist there. keeper.py says how it is held together and why nothing is left behind, rootfs.py what differs from the host.
+Inside, the host's files are seen at their places (the checkout, its virtual environment, the interpreter) and
+can be changed, but every write goes to a tmpfs that ends with the machine. None of the host's services, sockets
+or networks exist there; /tmp, /run and /dev are fresh. keeper.py says how it is held together and why nothing is
+left behind, rootfs.py what differs from the host.
 
-An overlay may go on showing the old content of a host file that was replaced after it was first looked up. Each boot
-has fresh overlays; `refresh()` makes a running machine look again.
+An overlay may go on showing the old content of a host file that was replaced after it was first looked up. Each
+boot has fresh overlays; `refresh()` makes a running machine look again.
 
 By hand, as root:  python -m tests.lab.machine boot|shell|run|stop [NAME] [-- COMMAND…]
 """
@@ -39,12 +40,20 @@ from . import kernel
 STATES = Path("/run/ollamactl-lab")
 CHECKOUT = Path(__file__).resolve().parents[2]
 NEEDED = {  # command -> Debian package
-    "systemd-nspawn": "systemd-container", "dbus-daemon": "dbus", "nsenter": "util-linux", "setpriv": "util-linux",
+    "systemd-nspawn": "systemd-container",
+    "dbus-daemon": "dbus",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
 }
 # What a root shell on a Debian server has; the caller's own variables never get inside.
 ENVIRONMENT = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "TERM": "dumb",
-    "HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash",
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+    "HOME": "/root",
+    "USER": "root",
+    "LOGNAME": "root",
+    "SHELL": "/bin/bash",
 }
 _numbers = itertools.count(1)
 
@@ -57,7 +66,9 @@ def missing() -> str | None:
     """Why the lab can't run here, in words that say what to do; None when it can."""
     if os.geteuid() != 0:
         return "the lab boots a real systemd, which takes root (run it with sudo)"
-    wanted = sorted({package for command, package in NEEDED.items() if not shutil.which(command, path=_path())})
+    wanted = sorted(
+        {package for command, package in NEEDED.items() if not shutil.which(command, path=_path())}
+    )
     return f"the lab needs: apt-get install {' '.join(wanted)}" if wanted else None
 
 
@@ -91,17 +102,37 @@ class Machine:
     detached -- the machine outlives this process, until `stop`
     """
 
-    def __init__(self, name: str | None = None, *, storage: str = "persistent", journald: Sequence[str] = (),
-                 size: int = 4 << 30, share: Sequence[str | Path] = (), nspawn: Sequence[str] = (),
-                 detached: bool = False) -> None:
+    def __init__(
+        self,
+        name: str | None = None,
+        *,
+        storage: str = "persistent",
+        journald: Sequence[str] = (),
+        size: int = 4 << 30,
+        share: Sequence[str | Path] = (),
+        nspawn: Sequence[str] = (),
+        detached: bool = False,
+    ) -> None:
         self.name = name or f"test-{os.getpid()}-{next(_numbers)}"
+        self._console = -1
         self._keeper: subprocess.Popen[str] | None = None
         self._facts: dict[str, Any] = {}
         self._detached = detached
-        needed = [CHECKOUT, Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parent, *share]
+        needed = [
+            CHECKOUT,
+            Path(sys.prefix),
+            Path(sys.base_prefix),
+            Path(sys.executable).resolve().parent,
+            *share,
+        ]
         self._config = {
-            "name": self.name, "state": str(STATES / self.name), "owner": None if detached else os.getpid(),
-            "storage": storage, "journald": list(journald), "size": size, "nspawn": list(nspawn),
+            "name": self.name,
+            "state": str(STATES / self.name),
+            "owner": None if detached else os.getpid(),
+            "storage": storage,
+            "journald": list(journald),
+            "size": size,
+            "nspawn": list(nspawn),
             "share": sorted({os.path.realpath(folder) for folder in needed}),
         }
 
@@ -114,17 +145,45 @@ class Machine:
         state = STATES / self.name
         lock = _claim(state)
         scope = os.path.isdir("/run/systemd/system")
-        keeper = [sys.executable, "-E", "-S", str(Path(__file__).with_name("keeper.py")),
-                  json.dumps({**self._config, "scope": scope})]
+        keeper = [
+            sys.executable,
+            "-E",
+            "-S",
+            str(Path(__file__).with_name("keeper.py")),
+            json.dumps({**self._config, "scope": scope}),
+        ]
         if scope:  # systemd runs the host and owns its cgroups: ask it for one that is ours to divide
-            keeper = ["systemd-run", "--scope", "--quiet", "--collect", "--property=Delegate=yes",
-                      f"--unit=ollamactl-lab-{self.name}.scope", *keeper]
-        with open(state / "console", "wb") as console:
+            keeper = [
+                "systemd-run",
+                "--scope",
+                "--quiet",
+                "--collect",
+                "--property=Delegate=yes",
+                f"--unit=ollamactl-lab-{self.name}.scope",
+                *keeper,
+            ]
+        try:
+            self._console = os.open(
+                state / "console", os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+            )
             self._keeper = subprocess.Popen(
-                keeper, stdin=subprocess.DEVNULL if self._detached else subprocess.PIPE, stdout=subprocess.PIPE,
-                stderr=console, text=True, start_new_session=True, cwd="/", env={"PATH": _path()}, pass_fds=(lock,))
-        os.close(lock)
-        self._await_boot(timeout)
+                keeper,
+                stdin=subprocess.DEVNULL if self._detached else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._console,
+                text=True,
+                start_new_session=True,
+                cwd="/",
+                env={"PATH": _path()},
+                pass_fds=(lock,),
+            )
+            self._await_boot(timeout)
+        except BaseException:
+            self.stop()
+            shutil.rmtree(state, ignore_errors=True)  # where the keeper didn't even start
+            raise
+        finally:
+            os.close(lock)
         return self
 
     def reboot(self, timeout: float = 60) -> None:
@@ -146,6 +205,7 @@ class Machine:
         keeper.wait(30)
         if keeper.stdout:
             keeper.stdout.close()
+        os.close(self._console)
 
     def __enter__(self) -> Machine:
         return self.boot()
@@ -160,9 +220,17 @@ class Machine:
 
     # Work inside
 
-    def popen(self, argv: Sequence[str | Path], *, user: str | None = None, env: Mapping[str, str] | None = None,
-              cwd: str | Path | None = None, stdin: int | IO[Any] | None = subprocess.DEVNULL,
-              stdout: int | IO[Any] | None = subprocess.PIPE, stderr: int | IO[Any] | None = subprocess.PIPE) -> Process:
+    def popen(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        user: str | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        stdin: int | IO[Any] | None = subprocess.DEVNULL,
+        stdout: int | IO[Any] | None = subprocess.PIPE,
+        stderr: int | IO[Any] | None = subprocess.PIPE,
+    ) -> Process:
         """Start a command inside, in all of the machine's namespaces and in a cgroup of its own beside the services.
 
         `user` drops to that user and its groups, `env` adds to a plain root environment, `cwd` is a folder inside.
@@ -172,17 +240,53 @@ class Machine:
         credentials = [f"--reuid={user}", f"--regid={user}", "--init-groups"] if home else []
         # A process that is moved by someone else may already have forked: the shell moves itself, then enters.
         return Process(
-            ["/bin/sh", "-c", 'echo 0 >"$1" || exit 125; shift; exec "$@"', "sh", self._facts["entry"],
-             shutil.which("nsenter", path=_path()) or "nsenter", "--target", str(self.leader), "--mount", "--uts",
-             "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd", "--",
-             "setpriv", "--pdeathsig=KILL", *credentials, "--",
-             "env", "--default-signal=INT,QUIT,PIPE", f"--chdir={cwd or home.get('HOME', '/root')}", *map(str, argv)],
-            env={**ENVIRONMENT, **home, **(env or {})}, stdin=stdin, stdout=stdout, stderr=stderr, text=True,
-            errors="surrogateescape")
+            [
+                "/bin/sh",
+                "-c",
+                'echo 0 >"$1" || exit 125; shift; exec "$@"',
+                "sh",
+                self._facts["entry"],
+                shutil.which("nsenter", path=_path()) or "nsenter",
+                "--target",
+                str(self.leader),
+                "--mount",
+                "--uts",
+                "--ipc",
+                "--net",
+                "--pid",
+                "--cgroup",
+                "--root",
+                "--wd",
+                "--",
+                "setpriv",
+                "--pdeathsig=KILL",
+                f"--bounding-set=-all,{self._capabilities()}",
+                *credentials,
+                "--",
+                "env",
+                "--default-signal=INT,QUIT,PIPE",
+                f"--chdir={cwd or home.get('HOME', '/root')}",
+                *map(str, argv),
+            ],
+            env={**ENVIRONMENT, **home, **(env or {})},
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            text=True,
+            errors="surrogateescape",
+        )
 
-    def run(self, argv: Sequence[str | Path], *, check: bool = True, user: str | None = None,
-            env: Mapping[str, str] | None = None, cwd: str | Path | None = None, timeout: float = 60,
-            input: str | None = None) -> subprocess.CompletedProcess[str]:
+    def run(
+        self,
+        argv: Sequence[str | Path],
+        *,
+        check: bool = True,
+        user: str | None = None,
+        env: Mapping[str, str] | None = None,
+        cwd: str | Path | None = None,
+        timeout: float = 60,
+        input: str | None = None,
+    ) -> subprocess.CompletedProcess[str]:
         """Run a command inside and wait. With `check` a failure raises CalledProcessError that shows its output."""
         given = subprocess.DEVNULL if input is None else subprocess.PIPE
         with self.popen(argv, user=user, env=env, cwd=cwd, stdin=given) as process:
@@ -194,13 +298,13 @@ class Machine:
         done = subprocess.CompletedProcess(list(map(str, argv)), process.returncode, output, errors)
         if check and done.returncode:
             problem = subprocess.CalledProcessError(done.returncode, done.args, output, errors)
-            raise LabCommandError(problem) from None
+            raise CommandError(problem) from None
         return done
 
     def write(self, path: str | Path, text: str, mode: int = 0o644) -> None:
         """Write a file inside, with the folders it needs; replaced by rename, as an editor does."""
         # From the host's side a link inside would lead to the host's files, so it is written from within.
-        script = 'mkdir -p "$(dirname "$1")" && cat >"$1.lab-new" && chmod "$2" "$1.lab-new" && mv -f "$1.lab-new" "$1"'
+        script = 'mkdir -p "${1%/*}/" && cat >"$1.new" && chmod "$2" "$1.new" && mv -f "$1.new" "$1"'
         self.run(["sh", "-c", script, "sh", path, f"{mode:o}"], input=text)
 
     def read(self, path: str | Path) -> str:
@@ -219,8 +323,10 @@ class Machine:
 
     def refresh(self) -> None:
         """Look at the host's files again: a remount drops the overlays' caches of names that nobody holds open."""
-        script = "for point in $(findmnt --noheadings --raw --output TARGET --types overlay); do mount -o remount \"$point\"; done"
-        self.run(["sh", "-c", script])
+        for point in self.run(
+            ["findmnt", "-n", "-r", "-t", "overlay", "-O", "rw", "-o", "TARGET"]
+        ).stdout.split():
+            self.run(["mount", "-o", "remount", point])
 
     # Parts
 
@@ -232,18 +338,22 @@ class Machine:
         if line:
             self._facts = json.loads(line)
             return
-        console = STATES / self.name / "console"
-        said = console.read_text(errors="replace") if console.exists() else ""
-        self.stop()
+        said = os.pread(self._console, 1 << 20, 0).decode(
+            errors="replace"
+        )  # kept open: the keeper clears the folder
         why = f"did not come up within {timeout:g} s" if not ready else "ended while it booted"
         raise LabError(f"the lab machine {self.name} {why}:\n" + "\n".join(said.splitlines()[-30:]))
+
+    def _capabilities(self) -> str:
+        """What the machine's PID 1 may do, for setpriv: nsenter as root would keep more (set the host's clock…)."""
+        return ",".join(f"+cap_{number}" for number in kernel.bounding_set(self.leader))
 
     def _account(self, user: str) -> dict[str, str]:
         row = self.run(["getent", "passwd", user]).stdout.strip().split(":")
         return {"HOME": row[5], "USER": user, "LOGNAME": user, "SHELL": row[6]}
 
 
-class LabCommandError(subprocess.CalledProcessError):
+class CommandError(subprocess.CalledProcessError):
     """A command inside failed; unlike its base it shows what the command said."""
 
     def __init__(self, problem: subprocess.CalledProcessError) -> None:
@@ -271,7 +381,9 @@ def stop_detached(name: str) -> None:
     facts = attach(name)._facts
     keeper = os.pidfd_open(facts["keeper"])
     try:
-        if kernel.started(facts["keeper"]) == facts["started"]:  # asked again: the pidfd now pins that process
+        if (
+            kernel.started(facts["keeper"]) == facts["started"]
+        ):  # asked again: the pidfd now pins that process
             signal.pidfd_send_signal(keeper, signal.SIGTERM)  # type: ignore[attr-defined,unused-ignore]
             select.select([keeper], [], [], 30)
     finally:
@@ -311,13 +423,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--user")
     parser.add_argument("command", nargs="*", help="after --, for run")
     words = list(sys.argv[1:] if argv is None else argv)
-    own, command = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    own, command = (
+        (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    )
     options = parser.parse_args(own)
     try:
         if options.action == "boot":
             started = time.monotonic()
             machine = Machine(options.name, detached=True).boot()
-            print(f"lab machine {machine.name} is up after {time.monotonic() - started:.1f} s (pid {machine.leader})")
+            print(
+                f"lab machine {machine.name} is up after {time.monotonic() - started:.1f} s (pid {machine.leader})"
+            )
             return 0
         if options.action == "stop":
             stop_detached(options.name)
@@ -331,8 +447,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _enter(machine: Machine, command: Sequence[str], user: str | None) -> int:
     """Run a command inside on this terminal; ^C is for the command alone."""
     with _ignored(signal.SIGINT, signal.SIGQUIT):
-        process = machine.popen(command, user=user, env={"TERM": os.environ.get("TERM", "dumb")},
-                                stdin=None, stdout=None, stderr=None)
+        process = machine.popen(
+            command,
+            user=user,
+            env={"TERM": os.environ.get("TERM", "dumb")},
+            stdin=None,
+            stdout=None,
+            stderr=None,
+        )
         code = process.wait()
     return code if code >= 0 else 128 - code
 

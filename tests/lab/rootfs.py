@@ -12,7 +12,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-Uppers = Mapping[str, Path]  # mount point on the host -> upper layer of the overlay that covers it; "/" is among them
+Uppers = Mapping[
+    str, Path
+]  # mount point on the host -> upper layer of the overlay that covers it; "/" is among them
 
 PERSISTENT, VOLATILE, NONE = "persistent", "volatile", "none"  # journald's own words for Storage=
 
@@ -93,7 +95,13 @@ def build_uppers(uppers: Uppers, *, storage: str = PERSISTENT, journald: Sequenc
             link(uppers, f"/etc/systemd/system/{target}.wants/{unit}", f"{systemd}/system/{unit}")
     put(uppers, "/etc/systemd/system/lab.target", LAB_TARGET)
     link(uppers, "/etc/systemd/system/default.target", "lab.target")
-    lines = [f"Storage={storage}", "RateLimitIntervalSec=0", "RateLimitBurst=0", "ForwardToWall=no", *journald]
+    lines = [
+        f"Storage={storage}",
+        "RateLimitIntervalSec=0",
+        "RateLimitBurst=0",
+        "ForwardToWall=no",
+        *journald,
+    ]
     put(uppers, "/etc/systemd/journald.conf.d/lab.conf", "[Journal]\n" + "\n".join(lines) + "\n")
 
     put(uppers, "/etc/machine-id", secrets.token_hex(16) + "\n", 0o444)
@@ -115,16 +123,22 @@ def add_ollama_user(uppers: Uppers) -> None:
     if "ollama" in users and "ollama" in groups:  # the host has them: keep its numbers
         uid, gid = int(users["ollama"][2]), int(groups["ollama"][2])
     else:
-        taken = {int(row[2]) for row in (*users.values(), *groups.values()) if len(row) > 2 and row[2].isdigit()}
+        taken = {
+            int(row[2]) for row in (*users.values(), *groups.values()) if len(row) > 2 and row[2].isdigit()
+        }
         uid = gid = next(number for number in range(999, 99, -1) if number not in taken)
         members = [
-            line + ("ollama" if line.endswith(":") else ",ollama") if line.split(":")[0] in OLLAMA_GROUPS else line
+            line + ("ollama" if line.endswith(":") else ",ollama")
+            if line.split(":")[0] in OLLAMA_GROUPS
+            else line
             for line in _without_ollama(group)
         ]
         account = f"ollama:x:{uid}:{gid}::/usr/share/ollama:/bin/false"
         put(uppers, "/etc/group", "\n".join([*members, f"ollama:x:{gid}:"]) + "\n")
         put(uppers, "/etc/passwd", "\n".join([*_without_ollama(passwd), account]) + "\n")
-        put(uppers, "/etc/shadow", "\n".join([*_without_ollama(shadow), "ollama:!:19000::::::"]) + "\n", 0o640)
+        put(
+            uppers, "/etc/shadow", "\n".join([*_without_ollama(shadow), "ollama:!:19000::::::"]) + "\n", 0o640
+        )
         os.chown(_place(uppers, "/etc/shadow"), 0, os.stat("/etc/shadow").st_gid)
     home = _place(uppers, "/usr/share/ollama")
     home.chmod(0o750)

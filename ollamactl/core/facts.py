@@ -304,6 +304,10 @@ class Load(Record, frozen=True, kw_only=True):
     pid: int | None = None
     line: int | None = None
     text: str = ""
+    architecture: str = ""  # as the engine names it: llama, gemma3, …
+    trained_context: int | None = None  # n_ctx_train
+    flash_attention_used: str = ""  # on or off, where the engine says what became of auto
+    projector: str = ""  # --mmproj
 
 
 class LogEvent(Record, frozen=True, kw_only=True):
@@ -331,6 +335,18 @@ class RequestStats(Record, frozen=True, kw_only=True):
     last_at: float | None = None
     first_line: int | None = None
     text: str = ""  # the last such line
+
+
+class Request(Record, frozen=True, kw_only=True):
+    """One request that has ended ([GIN] line). It began `seconds` before `at`."""
+
+    method: str
+    path: str
+    status: int
+    seconds: float
+    at: float | None = None
+    client: str = ""
+    line: int | None = None
 
 
 class Compute(Record, frozen=True, kw_only=True):
@@ -367,6 +383,8 @@ class Start(Record, frozen=True, kw_only=True):
     events: tuple[LogEvent, ...] = ()  # at most a few hundred of one kind
     counts: dict[str, int] = msgspec.field(default_factory=dict)  # kind of event -> how often, not bounded
     requests: tuple[RequestStats, ...] = ()
+    recent: tuple[Request, ...] = ()  # the last few hundred that ran a model, oldest first
+    failed: tuple[Request, ...] = ()  # the last few hundred with status 400 or above, oldest first
     first_line: int | None = None
     last_line: int | None = None
     ended: bool = False  # a later line shows that this process is gone
@@ -379,6 +397,8 @@ class Log(Record, frozen=True, kw_only=True):
     where: str = "journal"
     starts: tuple[Start, ...] = ()
     systemd: tuple[LogEvent, ...] = ()
+    kernel: tuple[LogEvent, ...] = ()
+    complaints: tuple[Complaint, ...] = ()  # of PID 1 about the unit's files
     lines: int = 0
     unread: int = 0  # lines that were cut, or not text
     first_at: float | None = None

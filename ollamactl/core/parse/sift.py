@@ -1,0 +1,65 @@
+"""Which messages are worth reading: cheap tests on bytes, before anything is decoded.
+
+A server at work writes some forty lines of llama.cpp chatter for each request; a journal of a million lines
+holds a few ten thousand that say something.
+"""
+
+from __future__ import annotations
+
+import re
+
+# Lines of unknown shape are read if one of these stands in them. Short stems: the registry of events decides.
+_STEMS = re.compile(
+    rb"rror|anic|ailed|fatal|denied|memory|no such file|No such|kill|SIG|ASSERT|busy|too old|unsupported|Unsupported"
+    rb"|not supported|orward compat|in use|NVRM|Xid|no space|No space|read-only|Read-only|id_ed25519|environment"
+    rb"|buffer size|slots|timed out|too many|insufficient|nsufficient|not defined|AVX|oom|goroutine|model loaded"
+    rb"|invalid character|\.service|\.conf:|Started |Stopp|Starting |Stopping |Deactivated|Scheduled|OOM"
+    rb"|input truncated|context shift|n_seq_max|flash_attn|flash attn|V cache|preloaded|proxyconnect|vk::|usable GPU"
+    rb"|GPU is|amdgpu|nvidia dev|CUDA-capable|driver|vector ext|kernel image|cache state|prompt cache is|overwritten"
+    rb"|is not compatible|exceed|corrupted|offset\+size|file bounds|architecture:|shared libraries|rocm library"
+)
+_SRV_FUNCTIONS = {b"  load_model", b"llama_server", b"send_error:  "[:12], b"  send_error", b"        main"}
+_NOISE = {b"cmn ", b"spec", b"\\tre", b"\\tdr", b"\\tto", b"\\tmi", b"\trep", b"\tdry", b"\ttop", b"\tmir"}
+_SLOT_WORDS = (b"shift", b"fail", b"exceed", b"rror", b"too large", b"too long")
+
+
+def wanted(line: bytes, at: int, end: int) -> bool:
+    """Whether the message line[at:end] may say something. Cheap, errs towards True."""
+    head = line[at : at + 4]
+    if head == b"slot":
+        name = line[at + 5 : at + 12]
+        if name == b"launch_":
+            return line.find(b"processing", at + 17, end) >= 0
+        if name == b"     re":
+            return line.find(b"truncated = 1", at + 17, end) >= 0
+        if name == b"print_t" or name == b"get_ava":
+            return False
+        if name == b"  load_":
+            return line.find(b"n_ctx", at, end) >= 0
+        return any(line.find(word, at + 17, end) >= 0 for word in _SLOT_WORDS)
+    if head == b"srv ":
+        name = line[at + 5 : at + 17]
+        if name == b"      update":
+            return line.startswith(b":  - cache state", at + 17)
+        return name in _SRV_FUNCTIONS or line.find(b"rror", at + 17, end) >= 0 or line.find(b"fail", at + 17, end) >= 0
+    if head == b"time" or head == b"[GIN":
+        return True
+    if head == b"llam":
+        return not line.startswith(b"a_model_loader: -", at + 4)
+    if head == b"prin":
+        return line.startswith((b"print_info: n_ctx_train", b"print_info: arch "), at)
+    if head in _NOISE:
+        return head == b"cmn " and line.find(b"fail", at, end) >= 0
+    if head == b"load":
+        return line.find(b"buffer size", at, end) >= 0 or line.find(b"offloaded", at, end) >= 0 or _stem(line, at, end)
+    if head == b'{"fu' or head == b'{\\"f':
+        return line.find(b"n_slots", at, end) >= 0 or line.find(b"n_ctx_slot", at, end) >= 0 or _stem(line, at, end)
+    if head[:2] in (b"20", b"19", b"ll") or head == b"INFO" or head == b"DEBU" or head == b"clip" or head == b"allo":
+        return True
+    if head == b"sche" or head == b"reso":
+        return line.find(b"buffer size", at, end) >= 0 or line.find(b"lash Attention", at, end) >= 0
+    return _stem(line, at, end)
+
+
+def _stem(line: bytes, at: int, end: int) -> bool:
+    return _STEMS.search(line, at, end) is not None

@@ -90,22 +90,26 @@ def service(layers: Layers, unit: Service, files: Files, letters: Letters, extra
     problems = _login(layers, unit, files, letters, extra) if unit.manager == "system" else []
     origin = Origin(layer="service")
     for key, name, base in _DIRECTORIES if unit.manager == "system" else ():
-        found: list[str] = []
+        folders: list[str] = []
         for value, _, _ in unitfile.values(files, "Service", key):
             if not value:
-                found.clear()
+                folders.clear()
             for word in split(value, escapes=False).words:
                 path = (expand(word, letters).text or "").partition(":")[0].strip("/")
                 if path:
-                    found.append(base + path)
-        if found:
-            layers.put(name, ":".join(dict.fromkeys(found)), origin)
+                    folders.append(base + path)
+        if folders:
+            layers.put(name, ":".join(dict.fromkeys(folders)), origin)
     if value := last(files, "LogNamespace", letters):
         layers.put("LOG_NAMESPACE", value, origin)
     if value := last(files, "PIDFile", letters):
         layers.put("PIDFILE", value if value.startswith("/") else "/run/" + value, origin)
-    if value := last(files, "ExecSearchPath", letters):
-        layers.put("PATH", value, origin)
+    search: list[str] = []
+    for value, _, _ in unitfile.values(files, "Service", "ExecSearchPath"):
+        found = [path for path in (expand(value, letters).text or "").split(":") if path.startswith("/")]
+        search = search + found if value else []
+    if search:
+        layers.put("PATH", ":".join(search), origin)
     if last(files, "PAMName", letters):
         problems.append("PAMName= is set: PAM modules may add or change variables")
     return problems
@@ -124,10 +128,13 @@ def _login(layers: Layers, unit: Service, files: Files, letters: Letters, extra:
             layers.put_unknown(name, origin)
         else:
             layers.put(name, user, origin)
-    if extra.home is None:
+    home = {"root": "/root", "0": "/root", "nobody": "", "65534": ""}.get(user, extra.home)  # systemd's own rows
+    if home is None:
         layers.put_unknown("HOME", origin)
-    elif extra.home.rstrip("/"):
-        layers.put("HOME", extra.home.rstrip("/"), origin)
+    elif home.rstrip("/"):
+        layers.put("HOME", home.rstrip("/"), origin)
+    if user in ("nobody", "65534"):
+        return []
     if extra.shell is None:
         layers.put_unknown("SHELL", origin)
     elif extra.shell and extra.shell.rpartition("/")[2] not in _NO_SHELLS:

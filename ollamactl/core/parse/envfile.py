@@ -210,3 +210,11 @@ def _scan(data: bytes, comment_joins: bool) -> tuple[list[tuple[str, str, int]],
     elif state == "key":
         problem(start, "no `=` in the line, so it is ignored")
     return made, problems
+
+
+def quote(name: str, value: str) -> str:
+    """An assignment whose value arrives byte for byte. ValueError for a value that no such file can hold."""
+    if not is_env_name(name) or not is_utf8(value) or any(c in value for c in "\n\r\0"):
+        raise ValueError(f"{name}: a line end, a NUL or broken text can't stand in an environment file")
+    escaped = "".join("\\" + c if ord(c) < 128 and ord(c) in _SHELL else c for c in value)
+    return f'{name}="{escaped}"'

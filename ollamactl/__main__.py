@@ -1,0 +1,5 @@
+"""`python -m ollamactl`."""
+
+from ollamactl.cli import main
+
+main()

@@ -1,0 +1,118 @@
+"""The command line: chooses where facts come from, calls, renders, exits. No rule lives here.
+
+Commands are imported when they are called, so that `--help` stays fast.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+from typing import Any
+
+import click
+
+from ollamactl import __version__
+from ollamactl.errors import Exit, Failure
+
+# command → (module of ollamactl.cli, what `--help` says of it); the order is the order of the list.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "apply": ("apply", "Change settings, prove that they took, or put the host back."),
+    "verify": ("verify", "Show each setting in each layer, and where a value was lost."),
+    "facts": ("facts", "Show what is known of this host, as JSON or in short."),
+    "bundle": ("bundle", "Write the raw readings, redacted, to a file for others to look at."),
+    "history": ("history", "List the changes made here."),
+    "rollback": ("history", "Undo a change, as a change that can be undone too."),
+    "recover": ("history", "Finish a change that was interrupted, by undoing it."),
+    "reset": ("history", "Take away everything of ours from a unit."),
+}
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported when they are needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"ollamactl.cli.{COMMANDS[name][0]}"), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        import difflib
+
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and name not in COMMANDS:
+            near = difflib.get_close_matches(name, COMMANDS, 1)
+            hint = f"did you mean {near[0]}?" if near else "ollamactl --help lists the commands"
+            raise Failure(f"there is no command {name}", hint=hint, code=Exit.USAGE, id="usage")
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ollamactl", message="%(prog)s %(version)s")
+def group() -> None:
+    """Changes the settings of an Ollama host and proves that the change took, or puts the host back.
+
+    \b
+    sudo ollamactl apply --parallel 4     four requests at a time, proven
+    sudo ollamactl verify                 what runs, layer by layer
+    """
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Runs a command. Everything that may go wrong for a user leaves as one error with a hint, never a traceback."""
+    args = sys.argv[1:] if argv is None else argv
+    as_json = "--json" in args
+    try:
+        code: Any = group.main(args=args, standalone_mode=False)
+        sys.stdout.flush()
+        leave(int(code) if isinstance(code, int) else Exit.OK)
+    except Failure as failure:
+        fail(failure, args, as_json)
+    except click.exceptions.Exit as done:
+        leave(done.exit_code)
+    except click.UsageError as error:
+        hint = f"{error.ctx.command_path} --help" if error.ctx else "ollamactl --help"
+        fail(Failure(error.format_message().rstrip("."), hint=hint, code=Exit.USAGE, id="usage"), args, as_json)
+    except (click.Abort, KeyboardInterrupt):
+        fail(Failure("interrupted", code=Exit.UNSEEN, id="interrupted"), args, as_json)
+    except BrokenPipeError:
+        leave(Exit.OK)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        fail(Failure(f"{where}{error.strerror or error}", id="system_error"), args, as_json)
+
+
+def fail(failure: Failure, args: list[str], as_json: bool) -> None:
+    """Shows a failure and leaves with its code: on stderr, or as the JSON envelope."""
+    from ollamactl.report import envelope, text
+
+    if as_json:
+        name = next((a for a in args if not a.startswith("-")), "")
+        with contextlib.suppress(OSError):
+            envelope.write(envelope.envelope(name, failure.code, None, [failure]))
+    else:
+        terminal = text.Terminal(sys.stderr)
+        terminal.wrap(f"{terminal.paint('error:', 'error')} {failure.text}", hang=7)
+        if failure.hint:
+            terminal.wrap(f"hint: {failure.hint}", hang=6)
+    leave(failure.code)
+
+
+def leave(code: int) -> None:
+    """Ends the process; a closed output must not turn into a traceback of the interpreter's own flush."""
+    try:
+        sys.stdout.flush()
+    except (OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    sys.exit(int(code))

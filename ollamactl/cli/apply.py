@@ -1,0 +1,240 @@
+"""`ollamactl apply`: the main job."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ollamactl.cli.common import chosen_unit, command_line, json_option, need, unit_option
+from ollamactl.core import plan as planning
+from ollamactl.core import settings
+from ollamactl.core.facts import Facts
+from ollamactl.core.feeds import Collector
+from ollamactl.core.plan import Plan, Request
+from ollamactl.errors import Exit, Failure
+from ollamactl.host import apply as changing
+from ollamactl.host.apply import Context, Result
+from ollamactl.host.journal import Entry, Store
+from ollamactl.host.live import LiveHost
+from ollamactl.platforms import linux
+from ollamactl.platforms.systemd import Systemd
+from ollamactl.report import screens
+from ollamactl.report.text import Terminal
+
+
+def _setting_options(function: Any) -> Any:
+    """One option for each setting of the registry that has a flag."""
+    for setting in reversed(settings.FLAGGED):
+        name = setting.flag.lstrip("-").replace("-", "_")
+        option = click.option(setting.flag, f"setting_{name}", metavar=setting.metavar, help=setting.help + ".")
+        function = option(function)
+    return function
+
+
+@click.command(short_help="Change settings, prove that they took, or put the host back.")
+@_setting_options
+@click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="Any other variable; KEY=@FILE for a secret.")
+@click.option("--unset", "unsets", metavar="KEY", multiple=True, help="Make a variable absent, whoever sets it.")
+@click.option("--release", "releases", metavar="KEY", multiple=True, help="No longer manage a variable.")
+@click.option("--model", "models", metavar="NAME", multiple=True, help="Load this model too, as a proof.")
+@unit_option
+@click.option("--check", is_flag=True, help="Only show what would be done.")
+@click.option("--diff", is_flag=True, help="Show the lines of the files that change.")
+@click.option("--timeout", metavar="S", default=300.0, type=click.FloatRange(1, 86400), help="For a load. [300]")
+@click.option("--drain", metavar="S", type=click.FloatRange(0, 86400), help="Wait until no request is in flight.")
+@click.option("--cut", is_flag=True, help="With --drain: go on when the time is over.")
+@click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
+@click.option("--start", is_flag=True, help="Start the service if it does not run.")
+@click.option("--override", "overrides", metavar="ID", multiple=True, help="Go ahead in spite of that refusal.")
+@json_option
+def apply(
+    sets: tuple[str, ...],
+    unsets: tuple[str, ...],
+    releases: tuple[str, ...],
+    models: tuple[str, ...],
+    unit: str,
+    check: bool,
+    diff: bool,
+    timeout: float,
+    drain: float | None,
+    cut: bool,
+    wait: float,
+    start: bool,
+    overrides: tuple[str, ...],
+    as_json: bool,
+    **flags: str | None,
+) -> int:
+    """Change settings of an Ollama service, prove layer by layer that they took, or put the host back.
+
+    \b
+    sudo ollamactl apply --parallel 4
+    sudo ollamactl apply --parallel 2 --context-length 16384 --model qwen3:8b
+    sudo ollamactl apply --set OLLAMA_ORIGINS=https://chat.example --check --diff
+
+    Exit codes: 0 applied and verified, or nothing to do · 3 failed, the host is as it was · 4 failed and not put
+    back · 5 could not look · 6 refused, nothing touched.
+    """
+    request = _request(flags, sets, unsets, releases, models, overrides)
+    screen = screens.Apply(Terminal(), quiet=as_json, diff=diff)
+    host = LiveHost()
+    if not check:
+        linux.must_be_root(command_line())
+    run = _Run(host, unit, request, screen)
+    if check:
+        return _finish(screen, run.plan_now(), None, as_json, check=True)
+    store = Store()
+    with changing.signals_raise():
+        try:
+            with store.lock(command_line(), wait, screen.waiting):
+                manager = Systemd()
+                context = Context(
+                    host, manager, store, screen, command_line(), os.environ.get("SUDO_USER", ""), timeout, start
+                )
+                _recover(context, screen)
+                plan = run.plan_now()
+                if plan.refused or (plan.empty and not start):
+                    return _finish(screen, plan, None, as_json)
+                screen.plan(plan, run.facts)
+                _drain(context, plan, drain, cut, screen)
+                result = changing.change(context, plan, run.facts, request.models)
+        except changing.Interrupted as stopped:
+            raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
+    return _finish(screen, plan, result, as_json)
+
+
+class _Run:
+    """The planning of one call: facts are read anew each time, since the lock may have been waited for."""
+
+    def __init__(self, host: LiveHost, unit: str, request: Request, screen: screens.Apply) -> None:
+        self.host, self.unit, self.request, self.screen = host, unit, request, screen
+        self.facts = Facts()
+
+    def plan_now(self) -> Plan:
+        collector = Collector(self.host, self.unit)
+        unit = chosen_unit(collector)
+        need(collector, *planning.NEEDS)
+        self.facts = collector.facts((*planning.NEEDS, *planning.NICE), taken=time.time())
+        plan = planning.plan(self.request, self.facts, self.host, linux.own_files(self.host, unit), linux.render)
+        if not self.request.set and not self.request.unset and not self.request.release and plan.managed.empty:
+            raise Failure(
+                "nothing to apply: no setting was named and none is managed yet",
+                hint="ollamactl apply --parallel 4; ollamactl apply --help lists the settings",
+                code=Exit.USAGE,
+                id="usage",
+            )
+        return plan
+
+
+def _request(
+    flags: dict[str, str | None],
+    sets: tuple[str, ...],
+    unsets: tuple[str, ...],
+    releases: tuple[str, ...],
+    models: tuple[str, ...],
+    overrides: tuple[str, ...],
+) -> Request:
+    wanted: dict[str, str] = {}
+    secret: list[str] = []
+    for setting in settings.FLAGGED:
+        value = flags.get("setting_" + setting.flag.lstrip("-").replace("-", "_"))
+        if value is not None:
+            wanted[setting.name] = value
+    for item in sets:
+        name, found, value = item.partition("=")
+        if not found or not name:
+            raise Failure(f"--set {item}: not KEY=VALUE", hint="--set OLLAMA_ORIGINS=…", code=Exit.USAGE, id="usage")
+        if name in wanted:
+            raise Failure(f"{name} is set twice", hint="say it once", code=Exit.USAGE, id="usage")
+        if value.startswith("@"):
+            value = _secret(value[1:])
+            secret.append(name)
+        elif (setting_ := settings.lookup(name)) is not None and setting_.secret and "@" in value:
+            secret.append(name)  # a proxy's password would stand in Environment=, which everyone can read
+        wanted[name] = value
+    from ollamactl.core.dropin import NAME
+
+    for name in (*wanted, *unsets, *releases):
+        if not NAME.fullmatch(name):
+            raise Failure(
+                f"{name!r} is no name of a variable", hint="letters, digits and _ only", code=Exit.USAGE, id="usage"
+            )
+    both = {*wanted} & {*unsets, *releases} | {*unsets} & {*releases}
+    if both:
+        raise Failure(
+            f"{', '.join(sorted(both))} can't be set and taken away at once", code=Exit.USAGE, id="usage"
+        )
+    for name, value in wanted.items():
+        if any(c in value for c in "\n\r\0"):
+            raise Failure(
+                f"{name}: a line end or NUL in a value is refused",
+                hint="a value is one line of text",
+                code=Exit.USAGE,
+                id="value_refused",
+            )
+        if len(value.encode("utf-8", "surrogateescape")) > 65536:
+            raise Failure(f"{name}: a value of more than 64 KiB is refused", code=Exit.USAGE, id="value_refused")
+    return Request(
+        set=wanted,
+        unset=tuple(dict.fromkeys(unsets)),
+        release=tuple(dict.fromkeys(releases)),
+        secret=tuple(secret),
+        models=tuple(dict.fromkeys(models)),
+        overrides=overrides,
+    )
+
+
+def _secret(path: str) -> str:
+    try:
+        with Path(path).open("rb") as f:
+            data = f.read(65537)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}", code=Exit.USAGE, id="usage") from None
+    try:
+        return data.decode().removesuffix("\n")
+    except UnicodeDecodeError:
+        raise Failure(f"{path} is not UTF-8 text", code=Exit.USAGE, id="value_refused") from None
+
+
+def _recover(context: Context, screen: screens.Apply) -> None:
+    def tell(entry: Entry) -> None:
+        screen.interrupted_before(entry)
+
+    result = changing.recover(context, tell)
+    if result is not None and result.status == "not-restored":
+        raise Failure(
+            "an interrupted change could not be undone: " + "; ".join((*result.conflicts, *result.problems)),
+            hint="look at these files, then: sudo ollamactl recover",
+            code=Exit.NOT_RESTORED,
+            id="not_restored",
+        )
+
+
+def _drain(context: Context, plan: Plan, drain: float | None, cut: bool, screen: screens.Apply) -> None:
+    if drain is None or not plan.restart:
+        return
+    if not changing.wait_for(context, plan, drain) and not cut:
+        raise Failure(
+            f"requests are still in flight after {drain:.0f} s; nothing was changed",
+            hint="wait longer, or restart anyway: --cut (new requests can't be held back without a front)",
+            code=Exit.REFUSED,
+            id="still_busy",
+        )
+
+
+def _finish(screen: screens.Apply, plan: Plan, result: Result | None, as_json: bool, *, check: bool = False) -> int:
+    code = Exit.OK
+    if plan.refused:
+        code = Exit.REFUSED
+    elif result is not None:
+        code = {"applied": Exit.OK, "restored": Exit.RESTORED, "not-restored": Exit.NOT_RESTORED}[result.status]
+    if as_json:
+        screen.json(plan, result, code, check=check)
+    else:
+        screen.end(plan, result, code, check=check)
+    return code
+
+

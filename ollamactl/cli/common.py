@@ -1,0 +1,58 @@
+"""Options and openings that several commands share."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from ollamactl.core.feeds import Collector
+from ollamactl.core.source import Missing
+from ollamactl.errors import Exit, Failure
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+unit_option = click.option(
+    "--unit", metavar="NAME", default="", help="Service unit, where several run Ollama (ollama@gpu1)."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+from_option = click.option(
+    "--from",
+    "source",
+    metavar="PATH",
+    help="Look at a bundle, a pasted log or pasted `ollama ps` text (- for standard input) instead of this host.",
+)
+color_option = click.option("--no-color", is_flag=True, help="No colours, as with NO_COLOR.")
+
+
+def command_line() -> str:
+    """The command as the user typed it, for hints."""
+    import shlex
+
+    return shlex.join(["ollamactl", *sys.argv[1:]])
+
+
+def chosen_unit(collector: Collector) -> str:
+    """The unit that is meant. Raises Failure: usage with the list where several are possible, unseen where none."""
+    found = collector.get("unit")
+    if found is None:
+        missing: Missing = collector.missing["unit"]
+        if missing.kind == "unasked":
+            raise Failure(missing.detail, hint="name one: --unit NAME", code=Exit.USAGE, id="several_units")
+        raise Failure(
+            f"no Ollama service was found: {missing.detail}",
+            hint="another name? --unit NAME; is Ollama installed as a service? systemctl list-units 'ollama*'",
+            id="no_unit" if missing.kind == "absent" else missing.kind,
+        )
+    return str(found)
+
+
+def need(collector: Collector, *fields: str) -> None:
+    """Facts without which a command can't say anything. Raises Failure with the reason."""
+    for field in fields:
+        if collector.get(field) is None:
+            missing: Missing = collector.missing[field]
+            hint = missing.hint or ("run it with sudo" if missing.kind == "denied" else "")
+            raise Failure(f"{missing.detail or missing}", hint=hint, id=missing.kind)

@@ -1,0 +1,205 @@
+"""A server that was just started: does this very invocation answer, what did it read, and models into memory."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+import msgspec
+
+from ollamactl.core.facts import Facts, LoadedModel, Start
+from ollamactl.core.feeds import Collector, client_address
+from ollamactl.core.parse import api
+from ollamactl.core.source import Host, http
+from ollamactl.errors import Failure
+from ollamactl.host.journal import ModelBefore
+
+VERIFY = (
+    "service", "unit_files", "env_files", "manager_environment", "effective", "process", "listeners",
+    "runners", "start", "address", "version", "loaded", "connections",
+)  # fmt: skip
+
+
+class UnitState(Protocol):
+    @property
+    def active(self) -> str: ...
+    @property
+    def sub(self) -> str: ...
+    @property
+    def invocation(self) -> str: ...
+    @property
+    def main_pid(self) -> int: ...
+    @property
+    def n_restarts(self) -> int: ...
+    @property
+    def identity(self) -> tuple[str, int, int]: ...
+
+
+class Manager(Protocol):
+    """What a platform does to a service."""
+
+    def state(self, unit: str) -> UnitState: ...
+    def reload(self) -> None: ...
+    def restart(self, unit: str, timeout: float) -> None: ...
+    def start(self, unit: str, timeout: float) -> None: ...
+    def stop(self, unit: str, timeout: float) -> None: ...
+    def reset_failed(self, unit: str) -> None: ...
+
+
+class NotServing(Failure):
+    """The invocation that was started does not serve; `cause` is found from its log by the caller."""
+
+
+def wait_answer(host: Host, manager: Manager, unit: str, ollama_host: str, timeout: float) -> UnitState:
+    """Until the unit's current invocation answers /api/version on a socket of its own process. Raises NotServing
+    when it dies, flaps or does not answer in `timeout` seconds."""
+    url = f"http://{client_address(ollama_host)}/api/version"
+    until = time.monotonic() + timeout
+    first = manager.state(unit)
+    while True:
+        now = manager.state(unit)
+        if now.active == "failed" or now.sub == "auto-restart" or now.active == "inactive":
+            raise NotServing(f"{unit} started and died ({now.active}/{now.sub})", id="service_died")
+        if first.main_pid and now.identity != first.identity:
+            raise NotServing(f"{unit} flaps: it was restarted while being watched", id="service_restart_loop")
+        if not first.main_pid:
+            first = now
+        if now.main_pid:
+            reading = host.read(http(url, timeout=min(2.0, max(0.1, until - time.monotonic()))))
+            if reading.missing is None and _owns(host, now.main_pid, url):
+                if manager.state(unit).identity == now.identity:
+                    return now
+                continue
+        if time.monotonic() > until:
+            raise NotServing(f"{unit} runs but does not answer at {url} after {timeout:.0f} s", id="no_answer")
+        time.sleep(0.01)
+
+
+def _owns(host: Host, pid: int, url: str) -> bool:
+    """Whether the answer came from the unit's own process: it, or a child of it, listens on that port."""
+    collector = Collector(host)
+    listening = collector.get("listeners")
+    if listening is None:
+        return True
+    port = int(url.rsplit(":", 1)[1].split("/")[0])
+    owners = {x.pid for x in listening if x.port == port and x.pid is not None}
+    return not owners or pid in owners
+
+
+def wait_start(host: Host, unit: str, timeout: float) -> Start | None:
+    """The log's account of this invocation, once it has its `Listening` line; what there is after `timeout`."""
+    until = time.monotonic() + timeout
+    while True:
+        found: Start | None = Collector(host, unit).get("start")
+        if (found is not None and found.listening) or time.monotonic() > until:
+            return found
+        time.sleep(0.02)
+
+
+def gather(host: Host, unit: str, fields: tuple[str, ...] = VERIFY) -> Facts:
+    return Collector(host, unit).facts(fields, taken=time.time())
+
+
+# -- models --
+
+
+def models_before(facts: Facts, now: float) -> tuple[ModelBefore, ...]:
+    """The loaded models, as they have to be loaded again."""
+    return tuple(_before(m, facts, now) for m in facts.loaded or ())
+
+
+def _before(model: LoadedModel, facts: Facts, now: float) -> ModelBefore:
+    return ModelBefore(
+        name=model.name,
+        keep_alive=_seconds_left(model.expires, now),
+        context=_context_of_client(model, facts),
+        embedding=_embeds(model, facts),
+        size=model.size,
+        size_vram=model.size_vram,
+    )
+
+
+def _seconds_left(expires: str, now: float) -> float:
+    """Seconds until /api/ps' `expires_at`; negative for a model that never expires."""
+    text = expires.replace("Z", "+00:00")
+    head, dot, rest = text.partition(".")
+    if dot:  # Go prints nanoseconds, Python reads microseconds
+        digits = len(rest) - len(rest.lstrip("0123456789"))
+        text = f"{head}.{rest[:digits][:6].ljust(6, '0')}{rest[digits:]}"
+    try:
+        left = datetime.fromisoformat(text).timestamp() - now
+    except (ValueError, OverflowError):
+        return 300.0
+    return -1.0 if left > 50 * 365 * 86400 else max(left, 1.0)
+
+
+def _context_of_client(model: LoadedModel, facts: Facts) -> int | None:
+    """The context that a client asked for: the loaded one, where the server's default does not explain it."""
+    start = facts.start
+    if model.context is None or start is None or start.config is None:
+        return None
+    default = start.config.get("OLLAMA_CONTEXT_LENGTH", "0")
+    usual = int(default) if default.isdigit() and int(default) else start.default_context
+    if usual is None or model.context == usual:
+        return None
+    capped = any(e.kind == "num_ctx_capped" for e in start.events)
+    return None if capped and model.context < usual else model.context
+
+
+def _embeds(model: LoadedModel, facts: Facts) -> bool:
+    runners = facts.runners or ()
+    loaded = facts.loaded or ()
+    embedding = [r for r in runners if any(a in ("--embedding", "--embeddings") for a in r.process.argv)]
+    if len(embedding) == len(runners):
+        return bool(runners)
+    families = ("bert", "embed", "nomic")
+    return bool(embedding) and (len(loaded) == 1 or any(f in model.family for f in families))
+
+
+class LoadFailed(Failure):
+    """The server would not load a model, in its own words."""
+
+
+def load(host: Host, ollama_host: str, model: ModelBefore, timeout: float) -> float:
+    """Loads a model without asking it anything; seconds. Raises LoadFailed with the server's words."""
+    began = time.monotonic()
+    base = f"http://{client_address(ollama_host)}/api"
+    keep = -1 if model.keep_alive < 0 else f"{max(1, round(model.keep_alive))}s"
+    body: dict[str, object] = {"model": model.name, "keep_alive": keep, "stream": False}
+    if model.context:
+        body["options"] = {"num_ctx": model.context}
+    generate = http(f"{base}/generate", method="POST", body=msgspec.json.encode(body).decode(), timeout=timeout)
+    embed = http(
+        f"{base}/embed", method="POST", body=msgspec.json.encode({**body, "input": ""}).decode(), timeout=timeout
+    )
+    reading = host.read(embed if model.embedding else generate)
+    if not model.embedding and reading.status == 400 and b"does not support generate" in (reading.body or b""):
+        reading = host.read(embed)
+    if reading.missing is not None:
+        said = api.error_text(reading.body) if reading.body else str(reading.missing.detail or reading.missing)
+        kind = "model_not_found" if reading.status == 404 else "load_failed"
+        raise LoadFailed(f"{model.name} could not be loaded: {said}", id=kind)
+    return time.monotonic() - began
+
+
+def unload(host: Host, ollama_host: str, name: str) -> None:
+    body = msgspec.json.encode({"model": name, "keep_alive": 0, "stream": False}).decode()
+    host.read(http(f"http://{client_address(ollama_host)}/api/generate", method="POST", body=body, timeout=30.0))
+
+
+def wait_idle(host: Host, unit: str, seconds: float, tell: Callable[[str], None]) -> bool:
+    """Until no request is in flight; False when some still are after `seconds`."""
+    from ollamactl.core.inflight import in_flight
+
+    until = time.monotonic() + seconds
+    fields = ("service", "process", "listeners", "runners", "address", "connections")
+    while True:
+        now = in_flight(gather(host, unit, fields))
+        if now.idle:
+            return True
+        if time.monotonic() >= until:
+            return False
+        tell(now.sentence())
+        time.sleep(0.2)

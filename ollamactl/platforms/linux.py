@@ -1,0 +1,67 @@
+"""A Linux host run by systemd: our files for a unit, and the manager that restarts it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ollamactl.core import dropin
+from ollamactl.core.dropin import Managed
+from ollamactl.core.source import Host, file
+from ollamactl.errors import Exit, Failure
+
+
+def template_folder() -> Path:
+    """Where the templates are: in an installed package beside this one, in a checkout at its top."""
+    package = Path(__file__).resolve().parent.parent
+    inside = package / "templates"
+    return inside if inside.is_dir() else package.parent / "templates"
+
+
+def render(unit: str, managed: Managed) -> tuple[str | None, str | None]:
+    """Texts of the drop-in and of the environment file that hold what is managed; None where none is needed.
+    Raises Failure (usage) for a value that systemd's files can't hold."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    if managed.empty:
+        return None, None
+    templates = Environment(
+        loader=FileSystemLoader(template_folder()),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 (not HTML; values are quoted for systemd before they get here)
+    )
+    try:
+        environment, assignments = dropin.environment_lines(managed), dropin.env_file_lines(managed)
+    except ValueError as error:
+        raise Failure(str(error), hint="a value is one line of text", code=Exit.USAGE, id="value_refused") from None
+    text = templates.get_template("systemd/dropin.conf.j2").render(
+        unit=unit,
+        environment=environment,
+        env_file=dropin.env_file_path(unit) if managed.in_file else "",
+        unset=managed.unset,
+    )
+    if not managed.in_file:
+        return text, None
+    return text, templates.get_template("systemd/environment.j2").render(unit=unit, assignments=assignments)
+
+
+def own_files(host: Host, unit: str) -> tuple[str | None, str | None]:
+    """Our drop-in and environment file as they are. Raises Failure where they are there and can't be read."""
+
+    def text(path: str) -> str | None:
+        reading = host.read(file(path))
+        if reading.missing is None:
+            return reading.text
+        if reading.missing.kind == "absent":
+            return None
+        raise Failure(f"{path}: {reading.missing}", hint="run it with sudo", code=Exit.UNSEEN, id="denied")
+
+    return text(dropin.dropin_path(unit)), text(dropin.env_file_path(unit))
+
+
+def must_be_root(command: str) -> None:
+    if os.geteuid() != 0:
+        raise Failure("this change needs root", hint=f"sudo {command}", code=Exit.UNSEEN, id="denied")

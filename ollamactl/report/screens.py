@@ -1,0 +1,236 @@
+"""Screens of the commands that change a host."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from typing import Any
+
+from ollamactl.core import settings
+from ollamactl.core.facts import Facts
+from ollamactl.core.inflight import in_flight
+from ollamactl.core.plan import Plan
+from ollamactl.errors import Exit, Failure
+from ollamactl.host.apply import Result
+from ollamactl.host.journal import Entry, Holder
+from ollamactl.report import envelope, text
+from ollamactl.report.rows import rows_json
+from ollamactl.report.text import Terminal, clean, columns, size
+
+
+def header(facts: Facts) -> str:
+    """One line: the unit, the release, the GPUs."""
+    parts = [facts.service.id if facts.service else "no service"]
+    parts.append(f"Ollama {facts.version}" if facts.version else "Ollama, release not known")
+    for gpu in facts.gpus or ():
+        free = f", {size(gpu.free)} of {size(gpu.total)} free" if gpu.free is not None else ""
+        parts.append(f"{gpu.name}{free}")
+    if facts.gpus == ():
+        parts.append("no GPU")
+    return " · ".join(parts)
+
+
+class Apply:
+    """The screen of one change; also where its steps are collected for JSON. `quiet`: JSON is wanted."""
+
+    def __init__(self, terminal: Terminal, *, quiet: bool = False, diff: bool = False, command: str = "apply") -> None:
+        self.out = terminal
+        self.quiet = quiet
+        self.diff = diff
+        self.command = command
+        self.facts = Facts()
+        self.steps: list[dict[str, Any]] = []
+        self.notes: list[str] = []
+        self._shown = False
+
+    # -- what the transaction reports --
+
+    def step(self, said: str, *, ok: bool = True, seconds: float | None = None, detail: tuple[str, ...] = ()) -> None:
+        self.steps.append({"text": said, "ok": ok, "seconds": seconds, "detail": list(detail)})
+        if self.quiet:
+            return
+        mark = self.out.paint("✓", "ok") if ok else self.out.paint("✗", "error")
+        self._timed(mark, said, seconds)
+        for line in detail:
+            self.out.wrap(line, indent=6)
+
+    def undone(self, said: str, seconds: float | None = None) -> None:
+        self.steps.append({"text": said, "ok": True, "seconds": seconds, "undo": True})
+        if not self.quiet:
+            self._timed("↺", said, seconds)
+
+    def _timed(self, mark: str, said: str, seconds: float | None) -> None:
+        width = min(self.out.width, 78)
+        took = f"{seconds:.2f} s" if seconds is not None else ""
+        if len(said) + len(took) + 6 > width:
+            self.out.wrap(f"{mark} {said}" + (f"  {took}" if took else ""), indent=2, hang=4)
+        else:
+            self.out.line(f"  {mark} {clean(said)}{took.rjust(width - len(clean(said)) - 4)}".rstrip())
+
+    def note(self, said: str) -> None:
+        self.notes.append(said)
+        if not self.quiet:
+            self.out.wrap(f"· {said}", indent=2, hang=4)
+
+    def working(self, said: str) -> None:
+        if not self.quiet:
+            self.out.working(said)
+
+    def waiting(self, holder: Holder) -> None:
+        terminal = Terminal(sys.stderr)
+        if not self.quiet:
+            terminal.line(f"waiting for {clean(holder.command)} (pid {holder.pid}, since {text.clock(holder.since)})")
+
+    def interrupted_before(self, entry: Entry) -> None:
+        said = f"a change of {text.day(entry.started)} was interrupted ({entry.command}); it is undone first"
+        self.note(said)
+
+    # -- the plan --
+
+    def plan(self, plan: Plan, facts: Facts) -> None:
+        self.facts = facts
+        if self.quiet or self._shown:
+            return
+        self._shown = True
+        self.out.wrap(header(facts))
+        self.out.line()
+        if plan.changes:
+            rows = [["change", "now", "new", ""]]
+            for c in plan.changes:
+                now, new = ("(secret)", "(secret)") if c.secret else (_short(c.now), _short(c.new))
+                rows.append([c.name, now, new, c.where])
+            rows += self._runner_rows(plan)
+            self.out.lines(*("  " + line for line in columns(rows, {1, 2}, min(self.out.width, 100) - 2, 3)))
+        for lint in plan.lints:
+            if lint not in plan.refused:
+                overridden = " (overridden)" if lint.severity == "error" else ""
+                self.out.wrap(f"{self.out.paint('warning', 'warning')}: {lint.text}{overridden}", indent=2, hang=4)
+        flight = in_flight(facts)
+        if plan.restart and not flight.idle and flight.sentence():
+            self.out.wrap(f"{flight.sentence()}; a restart cuts them (--drain 60 waits for them)", indent=2)
+        self.out.line()
+
+    def _runner_rows(self, plan: Plan) -> list[list[str]]:
+        """What a loaded model's runner will be started with, where the plan changes it."""
+        slots = plan.wanted.get("OLLAMA_NUM_PARALLEL")
+        if slots is None or "OLLAMA_NUM_PARALLEL" not in plan.asked:
+            return []
+        read = settings.REGISTRY["OLLAMA_NUM_PARALLEL"].read(slots).printed
+        rows = []
+        for runner, loaded in zip(self.facts.runners or (), self.facts.loaded or (), strict=False):
+            if runner.slots and runner.context_total and "--embedding" not in runner.process.argv:
+                count = max(1, int(read))
+                per_slot = runner.context_total // runner.slots
+                now, new = f"{runner.context_total}/{runner.slots}", f"{per_slot * count}/{count}"
+                rows.append([f"{loaded.name}  -c / -np", now, new, "predicted"])
+        return rows
+
+    def _diff(self, plan: Plan) -> list[str]:
+        found: list[str] = []
+        for change in plan.files:
+            if change.secret:
+                found.append(f"{change.path}: not shown, it may hold secrets")
+                continue
+            before, after = (change.before or "").splitlines(), (change.after or "").splitlines()
+            names = (change.path if change.before is not None else "/dev/null",
+                     change.path if change.after is not None else "/dev/null")  # fmt: skip
+            found += [line.rstrip("\n") for line in difflib.unified_diff(before, after, *names, lineterm="")]
+        return found
+
+    # -- the end --
+
+    def end(self, plan: Plan, result: Result | None, code: Exit, *, check: bool) -> None:
+        if result is None and not self._shown and (plan.changes or plan.refused or check):
+            self.plan(plan, self.facts)
+        if self.diff:
+            self.out.lines(*("  " + clean(line) for line in self._diff(plan)))
+        if plan.refused:
+            for lint in plan.refused:
+                self.out.wrap(f"{self.out.paint('✗', 'error')} {lint.text}", indent=2, hang=4)
+                if lint.hint:
+                    self.out.wrap(lint.hint, indent=4)
+            self.out.line()
+            self.out.line(f"Refused; nothing was touched.{'':<24}(exit 6)")
+            ids = " ".join(dict.fromkeys(f"--override {x.id}" for x in plan.refused))
+            self.out.wrap(f"hint: to go ahead all the same: {ids}", hang=6)
+        elif result is None and plan.empty:
+            self.out.line("Nothing to do: files, systemd, process and runner already agree.")
+        elif result is None:
+            what = "would be written, systemd reloaded" if plan.files else "systemd would be reloaded"
+            files = ", ".join(f.path for f in plan.files)
+            self.out.wrap(f"{files} {what}" if files else what, indent=2)
+            if plan.restart:
+                self.out.wrap(f"{plan.unit} would be restarted, and the change verified", indent=2)
+            elif not plan.running:
+                self.out.wrap(f"{plan.unit} does not run and would not be started", indent=2)
+            self.out.line()
+            self.out.line("Only checked; nothing was touched.")
+        else:
+            self._ended(plan, result)
+
+    def _ended(self, plan: Plan, result: Result) -> None:
+        for note in result.judgement.notes:
+            self.note(note.text)
+        if result.status == "applied":
+            self._memory(result)
+            self.out.line()
+            proven = "Applied and verified." if plan.running else "Applied; the service does not run."
+            self.out.line(f"{proven} To undo: sudo ollamactl rollback{self._unit(plan)}")
+        elif result.status == "restored":
+            self.out.line()
+            self.out.line(f"Not applied; the host is as it was.{'':<18}(exit 3)")
+        else:
+            self.out.line()
+            for path in result.conflicts:
+                self.out.wrap(f"{path} was changed by someone else meanwhile and is left as it is", indent=2, hang=4)
+            for problem in result.problems:
+                self.out.wrap(f"{self.out.paint('✗', 'error')} {problem}", indent=2, hang=4)
+            self.out.line(f"Not applied, and the host could not be put back wholly.{'':<4}(exit 4)")
+            self.out.wrap(f"hint: systemctl status {plan.unit}; journalctl -u {plan.unit} -n 50; "
+                          f"sudo ollamactl history", hang=6)  # fmt: skip
+
+    def _unit(self, plan: Plan) -> str:
+        return "" if plan.unit == "ollama.service" else f" --unit {plan.unit}"
+
+    def _memory(self, result: Result) -> None:
+        from ollamactl.report.rows import memory_lines
+
+        if result.after is not None:
+            for line in memory_lines(result.after, self.facts):
+                self.out.wrap(line, indent=2, hang=4)
+
+    def json(self, plan: Plan, result: Result | None, code: Exit, *, check: bool) -> None:
+        if result is not None:
+            status: str = result.status
+        else:
+            status = "refused" if plan.refused else "unchanged" if plan.empty else "planned"
+        mismatches = list(result.mismatches) if result else []
+        data: dict[str, Any] = {
+            "unit": plan.unit,
+            "changed": status == "applied" or (check and not plan.empty and not plan.refused),
+            "restarted": bool(result and plan.restart),
+            "changes": [
+                {"name": c.name, "now": "" if c.secret else c.now, "new": "" if c.secret else c.new, "where": c.where}
+                for c in plan.changes
+            ],
+            "files": [f.path for f in plan.files],
+            "diff": "\n".join(self._diff(plan)),
+            "lints": [*plan.lints],
+            "steps": self.steps,
+            "notes": self.notes + [n.text for n in (result.judgement.notes if result else ())],
+            "mismatches": mismatches,
+            "rolled_back": status == "restored",
+            "history": result.entry if result else None,
+            "models": list(result.loaded) if result else [],
+            "rows": rows_json(result.judgement) if result else [],
+            "seconds": result.seconds if result else 0.0,
+            "conflicts": [*result.conflicts, *result.problems] if result else [],
+        }
+        failures = [Failure(x.text, hint=x.hint, id=x.id) for x in plan.refused]
+        failures += [Failure(m.text, hint=m.fix, id=m.id) for m in mismatches]
+        envelope.write(envelope.envelope(self.command, code, data, failures, status))
+
+
+def _short(value: str) -> str:
+    forever = "2562047h47m16.854775807s"
+    return "for ever" if value == forever else value if value else "–"

@@ -189,7 +189,7 @@ def run_init(config: dict[str, Any], state: Path, report: int) -> int:
         "--link-journal=no",
         "--console=pipe",
         "--capability=CAP_SYS_RESOURCE,CAP_IPC_LOCK",  # units may raise limits and lock memory, as on a server
-        *(f"--bind=/run/lab/{source}:{target}" for source, target in binds),
+        *(f"--bind=/run/lab/{source}:{_colons(target)}" for source, target in binds),
         *config["nspawn"],
     ]
     environment = {
@@ -268,8 +268,12 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
+def _colons(path: str) -> str:
+    return path.replace("\\", "\\\\").replace(":", "\\:")
+
+
 def _escaped(path: str) -> str:
-    return path.replace("\\", "\\\\").replace(":", "\\:").replace(",", "\\,")
+    return _colons(path).replace(",", "\\,")
 
 
 # cgroups and leftovers

@@ -66,9 +66,11 @@ def parent(pid: int) -> int | None:
 
 
 def started(pid: int) -> int | None:
-    """When `pid` started, in clock ticks since boot: with the pid it names one process. None when it is gone."""
+    """When `pid` started, in clock ticks since boot: with the pid it names one process.
+
+    None when it is gone, or has ended and only waits for its parent to ask (a zombie)."""
     row = _stat(pid)
-    return int(row[19]) if row else None
+    return int(row[19]) if row and row[0] not in "ZX" else None
 
 
 def cgroup(pid: int) -> str:

@@ -17,8 +17,8 @@ from ollamactl.core.feeds import Collector
 from ollamactl.core.plan import Plan, Request
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import apply as changing
-from ollamactl.host.apply import Context, Result
-from ollamactl.host.journal import Entry, Store
+from ollamactl.host.apply import Context
+from ollamactl.host.journal import Store
 from ollamactl.host.live import LiveHost
 from ollamactl.platforms import linux
 from ollamactl.platforms.systemd import Systemd
@@ -85,7 +85,7 @@ def apply(
         linux.must_be_root(command_line())
     run = _Run(host, unit, request, screen)
     if check:
-        return _finish(screen, run.plan_now(), None, as_json, check=True)
+        return screen.finish(run.plan_now(), None, as_json, check=True)
     store = Store()
     with changing.signals_raise():
         try:
@@ -94,16 +94,16 @@ def apply(
                 context = Context(
                     host, manager, store, screen, command_line(), os.environ.get("SUDO_USER", ""), timeout, start
                 )
-                _recover(context, screen)
+                changing.recover_first(context, screen.interrupted_before)
                 plan = run.plan_now()
                 if plan.refused or (plan.empty and not start):
-                    return _finish(screen, plan, None, as_json)
+                    return screen.finish(plan, None, as_json)
                 screen.plan(plan, run.facts)
                 _drain(context, plan, drain, cut, screen)
                 result = changing.change(context, plan, run.facts, request.models)
         except changing.Interrupted as stopped:
             raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
-    return _finish(screen, plan, result, as_json)
+    return screen.finish(plan, result, as_json)
 
 
 class _Run:
@@ -118,6 +118,7 @@ class _Run:
         unit = chosen_unit(collector)
         need(collector, *planning.NEEDS)
         self.facts = collector.facts((*planning.NEEDS, *planning.NICE), taken=time.time())
+        self.screen.facts = self.facts
         plan = planning.plan(self.request, self.facts, self.host, linux.own_files(self.host, unit), linux.render)
         if not self.request.set and not self.request.unset and not self.request.release and plan.managed.empty:
             raise Failure(
@@ -199,20 +200,6 @@ def _secret(path: str) -> str:
         raise Failure(f"{path} is not UTF-8 text", code=Exit.USAGE, id="value_refused") from None
 
 
-def _recover(context: Context, screen: screens.Apply) -> None:
-    def tell(entry: Entry) -> None:
-        screen.interrupted_before(entry)
-
-    result = changing.recover(context, tell)
-    if result is not None and result.status == "not-restored":
-        raise Failure(
-            "an interrupted change could not be undone: " + "; ".join((*result.conflicts, *result.problems)),
-            hint="look at these files, then: sudo ollamactl recover",
-            code=Exit.NOT_RESTORED,
-            id="not_restored",
-        )
-
-
 def _drain(context: Context, plan: Plan, drain: float | None, cut: bool, screen: screens.Apply) -> None:
     if drain is None or not plan.restart:
         return
@@ -223,18 +210,3 @@ def _drain(context: Context, plan: Plan, drain: float | None, cut: bool, screen:
             code=Exit.REFUSED,
             id="still_busy",
         )
-
-
-def _finish(screen: screens.Apply, plan: Plan, result: Result | None, as_json: bool, *, check: bool = False) -> int:
-    code = Exit.OK
-    if plan.refused:
-        code = Exit.REFUSED
-    elif result is not None:
-        code = {"applied": Exit.OK, "restored": Exit.RESTORED, "not-restored": Exit.NOT_RESTORED}[result.status]
-    if as_json:
-        screen.json(plan, result, code, check=check)
-    else:
-        screen.end(plan, result, code, check=check)
-    return code
-
-

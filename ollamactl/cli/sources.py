@@ -47,7 +47,7 @@ def open_source(source: str | None, unit: str = "") -> Opened:
 def _bundle(path: Path) -> Opened:
     from ollamactl.host.bundle import Replay
 
-    return Opened(Replay(path), f"bundle:{path.name}")
+    return Opened(Replay(str(path)), f"bundle:{path.name}")
 
 
 def text_facts(data: bytes, where: str) -> Facts:

@@ -238,3 +238,35 @@ def _process_differs(
             if not same:
                 return True
     return False
+
+
+def plan_of_files(unit: str, files: tuple[FileChange, ...], asked: tuple[str, ...], facts: Facts) -> Plan:
+    """A plan that puts files to given texts (a rollback). What is wanted is what our files will then manage."""
+    service, now = facts.service, facts.effective
+    assert service is not None and now is not None and facts.unit_files is not None
+    paths = (dropin.dropin_path(unit), dropin.env_file_path(unit))
+    current = {f.path: f.text for f in facts.unit_files if f.missing is None}
+    texts = {c.path: c.after for c in files}
+    env_text = texts.get(paths[1]) if paths[1] in texts else None
+    after = dropin.managed(unit, texts.get(paths[0], current.get(paths[0])), env_text)
+    wanted: dict[str, str | None] = dict(after.values) | dict.fromkeys(after.unset)
+    changes = []
+    for name in asked:
+        setting, value = settings.lookup(name), wanted.get(name)
+        new = setting.read(value or "", facts.version or "").printed if setting else value or ""
+        secret = name in after.in_file or (setting is not None and setting.secret)
+        was = running_value(facts, name)
+        where = paths[0].rsplit("/", 1)[-1] if name in wanted else "no longer managed"
+        changes.append(Change(name=name, now="not running" if was is None else was, new=new, where=where, secret=secret))
+    running = service.active_state in ("active", "activating", "reloading")
+    return Plan(
+        unit=unit,
+        managed=after,
+        wanted=wanted,
+        asked=asked,
+        changes=tuple(changes),
+        files=files,
+        running=running,
+        restart=running and bool(files),
+        reload=bool(files),
+    )

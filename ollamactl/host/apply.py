@@ -22,7 +22,7 @@ from ollamactl.core.parse import journal as journal_lines
 from ollamactl.core.plan import Plan, lost, lost_lint
 from ollamactl.core.source import Host, command
 from ollamactl.core.verify import Judgement, Mismatch, judge
-from ollamactl.errors import Failure
+from ollamactl.errors import Exit, Failure
 from ollamactl.host import files, journal, serving
 from ollamactl.host.journal import Entry, FileUndo, ModelBefore, ServiceBefore, Store
 from ollamactl.host.serving import VERIFY, LoadFailed, Manager, NotServing, gather
@@ -433,6 +433,18 @@ def recover(ctx: Context, tell: Callable[[Entry], None]) -> Result | None:
         done = msgspec.structs.replace(entry, outcome=status, conflicts=conflicts, summary="interrupted")
         ctx.store.end(done)
     return Result(status=status, entry=entry.id, conflicts=conflicts, problems=problems)
+
+
+def recover_first(ctx: Context, tell: Callable[[Entry], None]) -> None:
+    """Before another change: an interrupted one is undone. Raises Failure where that can't be done."""
+    result = recover(ctx, tell)
+    if result is not None and result.status == "not-restored":
+        raise Failure(
+            "an interrupted change could not be undone: " + "; ".join((*result.conflicts, *result.problems)),
+            hint="look at what is named, then: sudo ollamactl verify",
+            code=Exit.NOT_RESTORED,
+            id="not_restored",
+        )
 
 
 def wait_for(ctx: Context, plan: Plan, seconds: float) -> bool:

@@ -139,9 +139,25 @@ class Apply:
 
     # -- the end --
 
+    def finish(self, plan: Plan, result: Result | None, as_json: bool, *, check: bool = False) -> Exit:
+        """Shows how it ended, as text or as JSON; the exit code."""
+        code = Exit.OK
+        if plan.refused:
+            code = Exit.REFUSED
+        elif result is not None:
+            code = {"applied": Exit.OK, "restored": Exit.RESTORED, "not-restored": Exit.NOT_RESTORED}[result.status]
+        if as_json:
+            self.json(plan, result, code, check=check)
+        else:
+            self.end(plan, result, code, check=check)
+        return code
+
     def end(self, plan: Plan, result: Result | None, code: Exit, *, check: bool) -> None:
-        if result is None and not self._shown and (plan.changes or plan.refused or check):
-            self.plan(plan, self.facts)
+        if result is None and not self._shown:
+            if plan.empty and not plan.refused:
+                self.out.wrap(header(self.facts))
+            else:
+                self.plan(plan, self.facts)
         if self.diff:
             self.out.lines(*("  " + clean(line) for line in self._diff(plan)))
         if plan.refused:

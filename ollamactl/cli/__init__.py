@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("apply", "Change settings, prove that they took, or put the host back."),
     "verify": ("verify", "Show each setting in each layer, and where a value was lost."),
     "facts": ("facts", "Show what is known of this host, as JSON or in short."),
-    "bundle": ("bundle", "Write the raw readings, redacted, to a file for others to look at."),
+    "bundle": ("facts", "Write the raw readings, redacted, to a file for others to look at."),
     "history": ("history", "List the changes made here."),
     "rollback": ("history", "Undo a change, as a change that can be undone too."),
     "recover": ("history", "Finish a change that was interrupted, by undoing it."),
@@ -82,7 +82,7 @@ def main(argv: list[str] | None = None) -> None:
     except click.exceptions.Exit as done:
         leave(done.exit_code)
     except click.UsageError as error:
-        hint = f"{error.ctx.command_path} --help" if error.ctx else "ollamactl --help"
+        hint = " ".join(["ollamactl", *(a for a in args[:1] if a in COMMANDS), "--help"])
         fail(Failure(error.format_message().rstrip("."), hint=hint, code=Exit.USAGE, id="usage"), args, as_json)
     except (click.Abort, KeyboardInterrupt):
         fail(Failure("interrupted", code=Exit.UNSEEN, id="interrupted"), args, as_json)

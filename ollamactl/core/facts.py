@@ -422,7 +422,8 @@ class Runner(Record, frozen=True, kw_only=True):
     """A child of the server that serves one model, from its process and its own port."""
 
     process: Process
-    model: str = ""
+    model: str = ""  # the file it serves
+    name: str = ""  # the loaded model whose manifest names that file
     port: int | None = None
     port_owned: bool | None = None  # that process itself listens on the port; None: not readable
     context_total: int | None = None

@@ -321,6 +321,7 @@ def runners(c: Collector) -> tuple[Runner, ...]:
             Runner(
                 process=child,
                 model=args.model,
+                name=_model_name(c, args.model),
                 port=args.port,
                 port_owned=owned,
                 context_total=args.context_total,
@@ -334,6 +335,21 @@ def runners(c: Collector) -> tuple[Runner, ...]:
             )
         )
     return tuple(found)
+
+
+def _model_name(c: Collector, path: str) -> str:
+    """The loaded model that a file belongs to: the only one, or the one whose manifest names the file's digest."""
+    loaded: tuple[LoadedModel, ...] = c.get("loaded") or ()
+    folder, slash, blob = path.rpartition("/blobs/")
+    found = [m.name for m in loaded if slash and blob.replace("-", ":", 1) in _layers(c, folder, m.name)]
+    return found[0] if found else ""
+
+
+def _layers(c: Collector, folder: str, name: str) -> tuple[str, ...]:
+    """Digests of the model layers in a model's manifest; empty where it can't be read."""
+    parts, tag = name.rpartition(":")[0].split("/"), name.rpartition(":")[2]
+    full = [*("registry.ollama.ai", "library")[: max(0, 3 - len(parts))], *parts]
+    return api.model_layers(c.read(file(f"{folder}/manifests/{'/'.join(full)}/{tag}", limit=1 << 20)).body or b"")
 
 
 def _runner_api(c: Collector, port: int) -> tuple[int | None, tuple[Slot, ...] | None]:

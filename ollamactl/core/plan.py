@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -15,7 +16,9 @@ from ollamactl.core.source import Host, Reading, Source
 
 # What a plan must know. Wanted beside them, without being needed: NICE.
 NEEDS = ("service", "unit_files", "env_files", "manager_environment", "effective")
-NICE = ("system", "process", "start", "version", "loaded", "runners", "connections", "gpus", "address")
+NICE = (
+    "system", "process", "start", "version", "loaded", "installed", "runners", "connections", "gpus", "address",
+)  # fmt: skip
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,8 +88,8 @@ def running_value(facts: Facts, name: str) -> str | None:
     setting = settings.lookup(name)
     if facts.process is None or facts.process.environ is None:
         return None
-    text = facts.process.environ.get(name)
-    return setting.read(text or "", facts.version or "").printed if setting else text
+    text = facts.process.environ.get(name, "")
+    return setting.read(text, facts.version or "").printed if setting else text
 
 
 def lost(wanted: dict[str, str | None], after: Effective, release: str) -> list[tuple[str, str | None, Origin]]:
@@ -143,7 +146,7 @@ def plan(
     from_file = _set_by_env_file(now, request.set, dropin.env_file_path(unit))
     after = dropin.merged(
         before,
-        set=request.set,
+        set={n: _kept(n, v, before.values, release) for n, v in request.set.items()},
         unset=request.unset,
         release=request.release,
         in_file=(*request.secret, *from_file),
@@ -162,6 +165,7 @@ def plan(
     keys = frozenset(facts.start.config) if facts.start is not None and facts.start.config else frozenset[str]()
     lints = list(lint(after, request.set, release, keys))
     lints += [lost_lint(n, wanted[n], value, origin) for n, value, origin in lost(wanted, will, release)]
+    lints += _absent_models(request.models, facts)
     refused = tuple(x for x in lints if x.severity == "error" and x.id not in request.overrides)
     running = service.active_state in ("active", "activating", "reloading")
     stale = bool(lost(wanted, now, release)) or service.need_daemon_reload
@@ -179,6 +183,32 @@ def plan(
         restart=running and (bool(changes_of_files) or stale or _process_differs(facts, will, wanted, asked)),
         reload=bool(changes_of_files) or stale,
     )
+
+
+def full_name(model: str) -> str:
+    """A model's name with its tag, as /api/ps and /api/tags print it."""
+    return model if ":" in model.rsplit("/", 1)[-1] else f"{model}:latest"
+
+
+def _absent_models(models: tuple[str, ...], facts: Facts) -> list[Lint]:
+    """Named models that are not installed: their load would fail after the restart."""
+    if facts.installed is None:
+        return []
+    names = [m.name for m in facts.installed]
+    found = []
+    for model in models:
+        if full_name(model).lower() not in (n.lower() for n in names):
+            near = difflib.get_close_matches(model, names, 1)
+            hint = f"did you mean {near[0]}?" if near else f"installed: {', '.join(names[:5]) or 'none'}"
+            found.append(Lint("model_not_found", "error", f"the model {model} is not installed", hint))
+    return found
+
+
+def _kept(name: str, value: str, managed: dict[str, str], release: str) -> str:
+    """The text to manage: the one that stands there, where Ollama reads both the same (5m and 300)."""
+    old = managed.get(name)
+    same = old is not None and settings.meaning(name, old, release) == settings.meaning(name, value, release)
+    return old if same and old is not None else value
 
 
 def _set_by_env_file(now: Effective, names: Iterable[str], own: str) -> list[str]:
@@ -257,7 +287,8 @@ def plan_of_files(unit: str, files: tuple[FileChange, ...], asked: tuple[str, ..
         secret = name in after.in_file or (setting is not None and setting.secret)
         was = running_value(facts, name)
         where = paths[0].rsplit("/", 1)[-1] if name in wanted else "no longer managed"
-        changes.append(Change(name=name, now="not running" if was is None else was, new=new, where=where, secret=secret))
+        now_text = "not running" if was is None else was
+        changes.append(Change(name=name, now=now_text, new=new, where=where, secret=secret))
     running = service.active_state in ("active", "activating", "reloading")
     return Plan(
         unit=unit,

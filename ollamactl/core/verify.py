@@ -173,7 +173,7 @@ def _lost_at(
             why = lost_lint(name, wanted[name], value, origin)
             layer = {"environment-file": "env file", "wrapper": "process"}.get(origin.layer, "unit")
             evidence = (f"{origin.file}:{origin.line}: {name}={value}",) if origin.file else ()
-            return Mismatch(why.id, name, layer, why.text, evidence, "")
+            return Mismatch(why.id, name, layer, why.text, evidence, why.hint)
     knows_process = facts.process is not None and facts.process.environ is not None
     if facts.effective is not None and knows_process and not facts.effective.problems:
         stays = settings.meaning(name, ran, release) == settings.meaning(name, will, release)
@@ -261,6 +261,8 @@ def single_slot_cause(runner: Runner, loaded: LoadedModel | None, start: Start |
 def model_of(runner: Runner, facts: Facts) -> LoadedModel | None:
     """The /api/ps entry that a runner serves. The runner knows a blob, /api/ps a name; the only one left fits."""
     loaded, runners = facts.loaded or (), facts.runners or ()
+    if runner.name:
+        return next((m for m in loaded if m.name == runner.name), None)
     if len(loaded) == 1 and len(runners) == 1:
         return loaded[0]
     same = [m for m in loaded if runner.context_total and runner.slots and m.context]

@@ -19,7 +19,7 @@ from ollamactl.core.cause import cause
 from ollamactl.core.facts import Complaint, Facts
 from ollamactl.core.feeds import Collector
 from ollamactl.core.parse import journal as journal_lines
-from ollamactl.core.plan import Plan, lost, lost_lint
+from ollamactl.core.plan import Plan, full_name, lost, lost_lint
 from ollamactl.core.source import Host, command
 from ollamactl.core.verify import Judgement, Mismatch, judge
 from ollamactl.errors import Exit, Failure
@@ -310,14 +310,14 @@ def _prove(
     """Every model that was loaded, and those named, in memory again; the runner and its memory as wanted."""
     todo = {m.name: m for m in entry.models}
     for name in models:
-        todo.setdefault(_full(name), ModelBefore(_full(name), 300.0))
+        todo.setdefault(full_name(name), ModelBefore(full_name(name), 300.0))
     facts = gather(ctx.host, plan.unit)
     for model in todo.values():
         facts, took = _load(ctx, plan.unit, ollama_host, model)
         runner = next((r for r in reversed(facts.runners or ()) if r.slots), None)
         shown = f" with -c {runner.context_total} -np {runner.slots}" if runner else ""
         ctx.report.step(f"{model.name} loaded{shown}", seconds=took)
-    named = tuple(_full(n) for n in models)
+    named = tuple(full_name(n) for n in models)
     found = judge(facts, plan.wanted, models=named or tuple(todo))
     ours = {*plan.wanted, *plan.asked}
     wrong = [m for m in found.mismatches if not m.name or m.name in ours]
@@ -327,10 +327,6 @@ def _prove(
     if not todo:
         ctx.report.note("no model was loaded, so slots and memory are not proven by a runner (--model NAME does)")
     return found, facts, tuple(todo)
-
-
-def _full(name: str) -> str:
-    return name if ":" in name.rsplit("/", 1)[-1] else f"{name}:latest"
 
 
 def _load(ctx: Context, unit: str, ollama_host: str, model: ModelBefore) -> tuple[Facts, float]:

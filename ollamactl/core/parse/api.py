@@ -112,3 +112,9 @@ def capabilities(body: bytes) -> tuple[str, ...]:
     """`capabilities` of /api/show: completion, embedding, vision, tools, …"""
     found = _dict(_json(body)).get("capabilities")
     return tuple(_text(c) for c in found) if isinstance(found, list) else ()
+
+
+def model_layers(manifest: bytes) -> tuple[str, ...]:
+    """Digests (`sha256:…`) of the layers of a manifest that hold the model itself."""
+    layers = _dicts(_dict(_json(manifest)).get("layers"))
+    return tuple(_text(x.get("digest")) for x in layers if _text(x.get("mediaType")).endswith("image.model"))

@@ -43,15 +43,17 @@ def family(pid: int) -> set[int]:
     return {pid}.union(*(family(child) for child in kernel.children(pid)))
 
 
-def namespaces(pids: set[int]) -> set[str]:
-    """Names of the namespaces that these processes have and this one doesn't."""
-    kinds = ("mnt", "pid", "net", "ipc", "uts", "cgroup")
-    seen = set()
-    for pid in pids:
-        for kind in kinds:
-            with contextlib.suppress(OSError):
-                seen.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
-    return seen - {os.readlink(f"/proc/self/ns/{kind}") for kind in kinds}
+def of_machine(name: str) -> dict[int, str]:
+    """Command lines of all processes in the machine's cgroups: its own and those that entered it.
+
+    Namespaces live by their processes (or by mounts, which are compared); their numbers are given anew at once, so
+    they say nothing where other machines come and go."""
+    found = {}
+    for pid in processes():
+        with contextlib.suppress(OSError):
+            if kernel.started(pid) and f"ollamactl-lab-{name}/" in Path(f"/proc/{pid}/cgroup").read_text():
+                found[pid] = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+    return found
 
 
 def cgroups(name: str) -> list[str]:
@@ -73,18 +75,18 @@ class Footprint:
         """Remember what the machine has while it is up, and see that there is something to leave behind."""
         self.name = machine.name
         self.pids = {pid: kernel.started(pid) for pid in family(machine._facts["keeper"])}
-        self.namespaces = namespaces(set(self.pids))
         assert machine.leader in self.pids and len(self.pids) >= 6, (
             "keeper, init, nspawn, systemd, journald, dbus"
         )
-        assert len(self.namespaces) >= 6 + 3, "the machine's six and the init's three"
+        seen = of_machine(self.name)
+        assert {machine.leader, machine._facts["keeper"]} <= set(seen) and len(seen) >= 6
         assert cgroups(self.name) and (STATES / self.name).is_dir()
 
     def processes_gone(self) -> bool:
         alive = [
             pid for pid, began in self.pids.items() if began is not None and kernel.started(pid) == began
         ]
-        return not alive and not self.namespaces & namespaces(set(processes()))
+        return not alive and not of_machine(self.name)
 
     def gone(self) -> None:
         assert self.processes_gone()

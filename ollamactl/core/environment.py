@@ -114,13 +114,17 @@ def effective(
     """Compute the environment from files in systemd's order (main unit, then DropInPaths).
 
     A removed variable has the value None. A variable whose value can't be known here is left out, and
-    `problems` says so. Values are exact, also where bytes are not UTF-8 (surrogates).
+    `problems` says so, except for those that systemd itself sets at each start (SET_AT_START, and what User=
+    brings where `extra` does not tell). Values are exact; bytes that are not UTF-8 are surrogates.
     """
     extra = extra or Extra()
     files = tuple(f for f in unit_files if f.missing is None)
     letters = context(service, extra)
     layers = Layers()
     problems = [f"{f.path}: {f.missing}" for f in unit_files if f.missing is not None]
+    for file in files:
+        if file.role == "main" and (broken := unitfile.stop(file)):
+            problems.append(f"{file.path}:{broken.line}: {broken.why}; the service can't start")
     if manager_environment is None:
         problems.append("the manager's own environment is not known")
     for name, value in (manager_environment or {}).items():
@@ -130,13 +134,12 @@ def effective(
     problems += envlayers.environment(layers, files, letters)
     problems += envlayers.env_files(layers, env_files)
     problems += envlayers.unset(layers, files, letters)
-    wrapping, said = envlayers.wrapper(layers, service, files, letters)
+    programs, said = envlayers.wrapper(layers, service, files, letters, extra.program)
     problems += said
     for name, variable in layers.unknown.items():
-        problems.append(f"{name} is set {_place(variable.origin)} to a value that is not known here")
-    return Effective(
-        variables=layers.made, problems=tuple(dict.fromkeys(problems)), wrapper=wrapping.programs
-    )
+        if variable.origin.layer != "service":
+            problems.append(f"{name} is set {_place(variable.origin)} to a value that is not known here")
+    return Effective(variables=layers.made, problems=tuple(dict.fromkeys(problems)), wrapper=programs)
 
 
 def explain(found: Effective, name: str) -> Explanation:

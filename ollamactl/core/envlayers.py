@@ -43,12 +43,14 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True):
     manager_process   environment of the manager's own process (/proc/1/environ), for PassEnvironment=
     home, shell       of User= in the user database
     specifiers        values by letter beyond those that the unit's name gives (specifiers.unit_context)
+    program           name of the program that ExecStart= is there for; another one may be a script that sets more
     """
 
     manager_process: Mapping[str, str] | None = None
     home: str | None = None
     shell: str | None = None
     specifiers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    program: str = "ollama"
 
 
 class Layers:
@@ -116,11 +118,21 @@ def service(layers: Layers, unit: Service, files: Files, letters: Letters, extra
 
 
 def _login(layers: Layers, unit: Service, files: Files, letters: Letters, extra: Extra) -> list[str]:
-    """What User= brings with it; a home of `/` and shells that refuse logins are not passed on."""
+    """What User= brings with it; a home of `/` and shells that refuse logins are not passed on. Of root and
+    nobody systemd has its own rows instead of those of the user database."""
     origin = Origin(layer="service")
     user = last(files, "User", letters)
     if not user and last(files, "DynamicUser", letters).lower() in _YES:
         user = unit.id.partition("@")[0].removesuffix(".service")
+    needs_home = last(files, "WorkingDirectory", letters) in ("~", "-~")  # then the manager's own HOME will do
+    if user or needs_home:
+        home = {"root": "/root", "0": "/root", "nobody": "", "65534": "", "": ""}.get(user, extra.home)
+        if home == "" and needs_home and extra.manager_process is not None:
+            layers.put("HOME", extra.manager_process.get("HOME", "/root"), origin)
+        elif home is None or (home == "" and needs_home):
+            layers.put_unknown("HOME", origin)
+        elif home.rstrip("/"):
+            layers.put("HOME", home.rstrip("/"), origin)
     if not user:
         return []
     for name in ("USER", "LOGNAME"):
@@ -128,11 +140,6 @@ def _login(layers: Layers, unit: Service, files: Files, letters: Letters, extra:
             layers.put_unknown(name, origin)
         else:
             layers.put(name, user, origin)
-    home = {"root": "/root", "0": "/root", "nobody": "", "65534": ""}.get(user, extra.home)  # systemd's own rows
-    if home is None:
-        layers.put_unknown("HOME", origin)
-    elif home.rstrip("/"):
-        layers.put("HOME", home.rstrip("/"), origin)
     if user in ("nobody", "65534"):
         return []
     if extra.shell is None:
@@ -224,10 +231,10 @@ def unset(layers: Layers, files: Files, letters: Letters) -> list[str]:
 
 
 def wrapper(
-    layers: Layers, unit: Service, files: Files, letters: Letters
-) -> tuple[execstart.Wrapping, list[str]]:
-    """The command is the unit files' (`systemctl show` can't tell arguments with blanks apart), else the
-    unit's."""
+    layers: Layers, unit: Service, files: Files, letters: Letters, program: str
+) -> tuple[tuple[str, ...], list[str]]:
+    """The programs before `program`. The command is the unit files' (`systemctl show` can't tell arguments with
+    blanks apart), else the unit's."""
     value, origin = "", Origin(layer="wrapper")
     for found, file, line in unitfile.values(files, "Service", "ExecStart"):
         value, origin = found, _origin("wrapper", file, line)
@@ -245,10 +252,13 @@ def wrapper(
             held = layers.made.get(name)
             if name in layers.unknown or (held is not None and held.value is not None):
                 layers.put(name, None, origin)
+    programs = wrapping.programs
     if wrapping.unknown:
-        programs = " ".join(wrapping.programs)
-        problems.append(f"{programs} stands before the program in ExecStart=: {wrapping.unknown}")
-    return wrapping, problems if wrapping.programs else []
+        problems.append(f"{' '.join(programs)} stands before the program in ExecStart=: {wrapping.unknown}")
+    elif wrapping.argv and program not in wrapping.argv[0].rpartition("/")[2]:
+        programs = (*programs, wrapping.argv[0])
+        problems.append(f"ExecStart= runs {wrapping.argv[0]}, not {program}: it may set or change variables")
+    return programs, problems if programs else []
 
 
 def _argument(word: str, literal: bool, letters: Letters, layers: Layers, problems: list[str]) -> str:

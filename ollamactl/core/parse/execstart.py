@@ -26,7 +26,11 @@ _TRANSPARENT = {
 }  # fmt: skip
 _ENV_OTHERS = ("--chdir=", "--argv0=", "--default-signal", "--ignore-signal", "--block-signal", "-v", "--debug")
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
-_REFUSED = re.compile(r"[`*?<>|(){}\[\]]|\$\(|&&?|\|\||\$[^{A-Za-z_]|~")
+_SHELL_WORDS = frozenset(
+    {".", "source", "eval", "set", "read", "readonly", "declare", "typeset", "local", "if", "then", "else", "fi"}
+    | {"for", "while", "until", "do", "done", "case", "esac", "function", "trap", "alias", "!", "time"}
+)
+_REFUSED = re.compile(r"[`*?<>|(){}\[\]&~]|\$[^{A-Za-z_]")
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -165,26 +169,20 @@ def _shell(words: list[str]) -> _Step:
 
 
 def script_steps(script: str) -> _Step:
-    """A shell line of assignments, `export`, `unset` and one command; anything else is not computed."""
+    """A shell line of assignments, `export`, `unset` and commands; anything else is not computed. Commands before
+    the last are programs that can't change the shell's own environment; that they succeed is taken for granted."""
     changes: list[Change] = []
     local: dict[str, str] = {}
-    for part in re.split(r"[;\n]", script.strip()):
-        part = part.strip()
-        if not part:
-            continue
-        if _REFUSED.search(re.sub(r"'[^']*'", "''", part)):
-            return [], changes, f"the shell line is more than assignments and one command: {part}"
+    parts = [part.strip() for part in re.split(r"&&|[;\n]", script) if part.strip()]
+    for number, part in enumerate(parts, 1):
+        bare = re.sub(r"'[^']*'", "''", part)
+        if _REFUSED.search(bare):
+            return [], changes, f"the shell line is more than assignments and commands: {part}"
         try:
             words = shlex.split(part, comments=True)
         except ValueError:
             return [], changes, f"the shell line can't be read: {part}"
-        raw_variables = re.search(r"\$\{?[A-Za-z_]", re.sub(r"'[^']*'", "''", part))
-        if words and words[0] in ("export", "unset", "set", "cd", "umask", "ulimit", "sleep", "exec"):
-            name, words = words[0], words[1:]
-        else:
-            name = ""
-        if name in ("set", "cd", "umask", "ulimit", "sleep"):
-            continue
+        name = words.pop(0) if words and words[0] in ("export", "unset") else ""
         if name == "unset":
             changes += [Change("unset", word) for word in words if not word.startswith("-")]
             continue
@@ -192,13 +190,15 @@ def script_steps(script: str) -> _Step:
         while words and "=" in words[0] and is_env_name(words[0].partition("=")[0]):
             key, _, value = words.pop(0).partition("=")
             given.append(Change("set", key, value))
-        if given and raw_variables:
+        if given and "$" in bare:
             return [], changes, f"the shell line uses variables: {part}"
         if name == "export":
             changes += given
             changes += [Change("set", word, local[word]) for word in words if word in local]
-        elif words:
-            return words, changes + given, ""
-        else:
+        elif not words:
             local |= {change.name: change.value for change in given}
+        elif words[0] in _SHELL_WORDS:
+            return [], changes, f"what the shell does at `{words[0]}` is not computed"
+        elif words[0] == "exec" or number == len(parts):
+            return words[1:] if words[0] == "exec" else words, changes + given, ""
     return [], changes, "the shell line runs no program that can be seen"

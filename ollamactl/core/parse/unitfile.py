@@ -21,7 +21,7 @@ import msgspec
 from ollamactl.core.facts import Assignment, UnitFile, UnitProblem
 from ollamactl.core.parse.quoting import is_utf8
 from ollamactl.core.parse.unitkeys import KEYS
-from ollamactl.core.parse.unitvalues import Judgement, judge
+from ollamactl.core.parse.unitvalues import STOPS, judge
 
 BLANKS = " \t\n\r"
 LONGEST_LINE = 1 << 20  # bytes; a longer one ends systemd's reading of the file
@@ -90,10 +90,10 @@ def parse(path: str, text: str, role: Literal["main", "dropin"] = "dropin") -> U
             continue
         if len(line.text) > LONGEST_LINE:
             stopped = f"line {line.first} is longer than systemd reads"
-            problem(line, "the line is longer than 1 MiB; systemd stops reading the file here")
+            problem(line, f"the line is longer than 1 MiB; {STOPS}")
         elif not is_utf8(body):
             stopped = f"systemd stopped at line {line.first}, which is not UTF-8"
-            problem(line, "not UTF-8; systemd stops reading the file here")
+            problem(line, f"not UTF-8; {STOPS}")
         elif body.startswith("["):
             name = body[1:-1]
             if why := _broken_header(body):
@@ -132,11 +132,17 @@ def values(files: tuple[UnitFile, ...], section: str, key: str) -> list[tuple[st
     return [(a.value, f, a) for f in files for a in f.assignments if a.section == section and a.key == key]
 
 
+def stop(file: UnitFile) -> UnitProblem | None:
+    """The line at which systemd gives the file up. A unit whose own file has one does not load; of a drop-in, the
+    lines before it count."""
+    return next((problem for problem in file.problems if problem.why.endswith(STOPS)), None)
+
+
 def _broken_header(body: str) -> str:
     if not body.endswith("]"):
-        return "broken section header: no ] at its end; systemd stops reading the file here"
+        return f"broken section header: no ] at its end; {STOPS}"
     if any(char in body for char in "\"'\\") or not body.isprintable():
-        return "broken section header: characters that can't stand there; systemd stops reading the file here"
+        return f"broken section header: characters that can't stand there; {STOPS}"
     return ""
 
 
@@ -177,6 +183,3 @@ def _swallowed(line: Line) -> str:
         if re.fullmatch(r"\[[A-Z]\w+\]", word):
             return f"the backslash before line {number} makes {word} a part of this value"
     return ""
-
-
-__all__ = ["Judgement", "Line", "lines", "parse", "values"]

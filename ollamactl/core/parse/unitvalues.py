@@ -15,6 +15,7 @@ from ollamactl.core.parse.quoting import is_assignment, is_env_name, split
 from ollamactl.core.parse.specifiers import KNOWN, expand
 from ollamactl.core.parse.unitkeys import BOOLEAN
 
+STOPS = "systemd stops reading the file here"
 _TYPOGRAPHIC = "“”„«»‘’‚"
 _SPAN = (
     r"(\d+(\.\d*)?|\.\d+)\s*(usec|us|µs|μs|msec|ms|seconds|second|sec|s|minutes|minute|min|months|month|M|m|"
@@ -38,6 +39,8 @@ _TIMES = frozenset(
     }
 )  # fmt: skip
 _MEMORY = frozenset({"MemoryMax", "MemoryHigh", "MemoryLow", "MemoryMin", "MemorySwapMax", "MemoryLimit"})
+_JOINED = re.compile(r"([,;])\s*(?:OLLAMA|LLAMA_ARG|GGML|CUDA|HIP|ROCR|HSA|GPU)_[A-Z0-9_]*=")
+_SPACED = re.compile(r"""[^\s"'=]+(?:\s+=\s*|=\s+)[^\s"']+""")
 _ALL = dict.fromkeys(KNOWN, "x")  # stands in for every value: only whether it can be expanded counts
 
 
@@ -52,7 +55,8 @@ class Judgement(msgspec.Struct, frozen=True):
 def judge(section: str, key: str, value: str, swallowed: str = "") -> Judgement:
     """Judge one assignment whose key belongs in its section. `swallowed` is a finding of the line reader
     about a continuation line; it is named before anything else, being the cause of the rest."""
-    found = _judge(section, key, value) if value else Judgement()
+    resets = not value and key not in BOOLEAN and key not in _CHOICES and key not in _TIMES
+    found = Judgement() if resets else _judge(section, key, value)
     if swallowed:
         return Judgement((swallowed, *found.problems), found.ignored, found.fatal)
     if value and not found.problems and (odd := _invisible(value)):
@@ -96,7 +100,7 @@ def _environment(value: str) -> Judgement:
             problems.append(_no_assignment(word, value))
         else:
             heard += 1
-            problems += _misread(word)
+            problems += _misread(word, value)
     if found.error:
         problems.append(f"{found.error}: systemd ignores the rest of the line")
     return Judgement(tuple(dict.fromkeys(problems)), ignored=not heard)
@@ -106,8 +110,10 @@ def _no_assignment(word: str, value: str) -> str:
     name, equals, _ = word.partition("=")
     if word[:1] in _TYPOGRAPHIC:
         return f"{word!r}: typographic quotes; systemd knows only \" and '"
-    if (equals and not name) or word == "=" or re.search(rf"(^|\s){re.escape(word)}\s+=", value):
-        return f"{word!r} is no assignment: no blanks may stand around the `=`"
+    if word == "export":
+        return "'export' belongs to a shell, not here"
+    if (found := _SPACED.search(value)) and word in found.group(0):
+        return f"{found.group(0)!r} is no assignment: no blanks may stand around the `=`"
     if "#" in value and word in value[value.index("#") :]:
         return f"{word!r} is no assignment: a comment needs a line of its own"
     if not equals and re.match(r"[A-Za-z_]\w*:", word):
@@ -117,36 +123,20 @@ def _no_assignment(word: str, value: str) -> str:
     return f"{word!r} is no assignment: {name!r} is no name of a variable, or the value is no text"
 
 
-def _misread(word: str) -> list[str]:
+def _misread(word: str, raw: str) -> list[str]:
     """Why an assignment that systemd accepts can hardly be what its author meant; mostly nothing."""
     name, _, value = word.partition("=")
     if name == "Environment" and "=" in value:
         return [f"this sets a variable called Environment, to {value!r}"]
-    if len(value) > 1 and (value[0] == value[-1] and value[0] in "\"'"):
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" and "\\" + value[0] not in raw:
         return [f"{name}'s value holds the quotes: {value}"]
     if value[:1] in _TYPOGRAPHIC and value:
         return [f"typographic quotes are part of {name}'s value; systemd knows only \" and '"]
-    if re.search(r"[,;]\s*[A-Z][A-Z0-9]*_[A-Z0-9_]*=", value):
-        return [f"several assignments in the value of {name}: blanks separate them, not {_separator(value)}"]
-    if re.search(r" #", value):
-        return [f"a comment needs a line of its own; here it is part of {name}'s value"]
+    if found := _JOINED.search(value) or re.search(r"[\"']([,;])[\"']", raw):
+        return [f"several assignments in the value of {name}: blanks separate them, not `{found.group(1)}`"]
     for found in re.finditer(r"%(%|([bBmMaAoqvwW])|([CEDLSTVUdfgc])([0-9A-Fa-f]))", value):
         if found.group(1) != "%":
             return [f"{found.group(0)[:2]} in {name} expands; write %% for a per cent sign"]
-    if not is_env_name(name):  # pragma: no cover - is_assignment has judged it
-        return []
-    return _odd(name, value)
-
-
-def _separator(value: str) -> str:
-    found = re.search(r"[,;](?=\s*[A-Z][A-Z0-9]*_[A-Z0-9_]*=)", value)
-    return f"`{found.group(0)}`" if found else "this"
-
-
-def _odd(name: str, value: str) -> list[str]:
-    for char in value:
-        if char in "\u00a0\u200b\u200c\u200d\u2060\ufeff\u00ad":
-            return [f"{name}'s value holds an invisible character (U+{ord(char):04X})"]
     return []
 
 
@@ -203,11 +193,11 @@ def _environment_file(value: str) -> Judgement:
 def _exec(value: str) -> Judgement:
     found = split(value, relaxed=True)
     if found.error:
-        return Judgement((f"{found.error}: systemd refuses the command, and reads the file no further",), True, True)
+        return Judgement((f"{found.error}; {STOPS}",), True, True)
     for word in found.words:
         if (made := expand(word, _ALL)).text is None:
             why = f"{made.invalid} in {word!r} is no specifier of systemd: write %% for a per cent sign"
-            return Judgement((why + "; it reads the file no further",), True, True)
+            return Judgement((f"{why}; {STOPS}",), True, True)
     problems = [f"{escape} is no escape that systemd knows; it stays as written" for escape in found.kept[:1]]
     first = found.words[0].lstrip("@-:+!") if found.words else ""
     if " " in first:
@@ -225,7 +215,7 @@ def _directory(value: str) -> Judgement:
         why = "the path is not absolute"
         if value.startswith("-"):
             return Judgement((why,), ignored=True)
-        return Judgement((why + "; systemd reads the file no further",), True, True)
+        return Judgement((f"{why}; {STOPS}",), True, True)
     return Judgement()
 
 

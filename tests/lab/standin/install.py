@@ -104,7 +104,7 @@ def install(root: Path, extra_models: Iterable[str] = ("fake-embed", "tiny-lfm2"
 
     store = root / MODELS
     models.register(store, "gemma3:270m", models.gemma(cache))
-    makers = {"fake-embed": models.embedding, "tiny-lfm2": models.lfm2}
+    makers = {"fake-embed": models.embedding, "tiny-lfm2": models.lfm2, "tiny-gemma3": models.gemma3}
     for name in extra_models:
         models.register(store, name, makers[name](cache))
 

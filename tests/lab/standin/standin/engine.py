@@ -111,6 +111,8 @@ class Runner:
         if switches.has_old_runner():
             env["STANDIN_RUNNER_ARGS"] = " ".join(self.spec.arguments())
             log.info("server.go:392", "starting runner", cmd=" ".join(command))
+            for step in ("fit", "alloc", "commit"):
+                log.info("runner.go:1172", "load", request=self._load_request(step))
         else:
             log.info("llama_server.go:433", "starting llama-server", cmd=" ".join(command))
         log.debug("llama_server.go:434", "subprocess", PATH=os.environ.get("PATH", ""), LD_LIBRARY_PATH=library)
@@ -119,6 +121,15 @@ class Runner:
             stderr=asyncio.subprocess.STDOUT, limit=1 << 20,
         )  # fmt: skip
         self._relay = asyncio.create_task(self._read())
+
+    def _load_request(self, step: str) -> str:
+        spec = self.spec
+        return (
+            f"{{Operation:{step} LoraPath:[] Parallel:{spec.parallel} BatchSize:{spec.batch} "
+            f"FlashAttention:{'true' if spec.flash == 'on' else 'false'} KvSize:{spec.ctx * spec.parallel} "
+            f"KvCacheType:{spec.kv_type} NumThreads:{os.cpu_count()} GPULayers:[] MultiUserCache:false ProjectorPath: "
+            "MainGPU:0 UseMmap:false}"
+        )
 
     async def _read(self) -> None:
         assert self.process is not None and self.process.stdout is not None

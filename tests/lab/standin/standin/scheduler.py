@@ -63,7 +63,7 @@ class Scheduler:
         self.max_queue = envconfig.uint("OLLAMA_MAX_QUEUE")
         self._queue: deque[Request] = deque()
         self._receiver: asyncio.Future[Request] | None = None
-        self._max_loaded = 0
+        self._max_loaded = 3
         self._unloads: set[asyncio.Task[None]] = set()
 
     async def get(self, request: Request) -> Loaded:
@@ -87,6 +87,7 @@ class Scheduler:
     async def run(self) -> None:
         """One load or swap at a time; everything behind it waits."""
         log.debug("sched.go:215", "starting llm scheduler")
+        self._max_loaded = envconfig.uint("OLLAMA_MAX_LOADED_MODELS")
         while True:
             if self._queue:
                 request = self._queue.popleft()
@@ -117,9 +118,7 @@ class Scheduler:
             await victim.gone.wait()
 
     def _limit(self) -> int:
-        if self._max_loaded == 0:
-            self._max_loaded = envconfig.uint("OLLAMA_MAX_LOADED_MODELS") or 3  # 3 a GPU, and 3 without any
-        return self._max_loaded
+        return self._max_loaded or 3  # 3 a GPU, and 3 without any
 
     def _needs_reload(self, current: Loaded, request: Request) -> bool:
         log.debug("sched.go:1382", "evaluating already loaded", model=request.model.path)
@@ -175,8 +174,10 @@ class Scheduler:
         model, options = request.model, request.options
         log.debug("runner.go:272", "refreshing free memory")
         log.debug("runner.go:42", "overall device VRAM discovery took", duration=duration(20290))
-        if not self.loaded:
+        if self._max_loaded == 0:
+            self._max_loaded = self._limit()
             log.debug("sched.go:290", "updating default concurrency", OLLAMA_MAX_LOADED_MODELS=self._limit(), gpu_count=0)
+        if not self.loaded:
             log.debug("sched.go:299", "loading first model", model=model.path)
         parallel = max(envconfig.uint("OLLAMA_NUM_PARALLEL"), 1)
         try:

@@ -12,6 +12,7 @@ import time
 
 from . import envconfig, gofmt, options, store, switches
 from .api import Api
+from .engine import program
 from .gofmt import human_bytes2, log, raw
 from .httpd import Connection, listen
 from .requestlog import RequestLog
@@ -79,7 +80,8 @@ async def _discover(cloud: bool) -> None:
     began = time.perf_counter_ns()
     models = store.all_models()
     elapsed = gofmt.duration(time.perf_counter_ns() - began)
-    log.info("model_list_cache.go:112", "model list cache hydration complete", models=len(models), failures=0, elapsed=elapsed)
+    log.info("model_list_cache.go:112", "model list cache hydration complete", models=len(models), failures=0,
+             elapsed=elapsed)  # fmt: skip
     envconfig.values()  # the scheduler and the discovery read the variables once more
     log.info("runner.go:60", "discovering available GPUs...")
     if cloud:
@@ -90,14 +92,24 @@ async def _discover(cloud: bool) -> None:
                  wait=gofmt.duration(248265096912), consecutive_failures=1)  # fmt: skip
         asked = f'Get "https://ollama.com:443/api/tags?ts={now}": {_OFFLINE}'
         log.warn("model_show_cache.go:142", "model show cloud cache hydration failed", error=asked)
-    envconfig.uint("OLLAMA_MAX_LOADED_MODELS")
     await asyncio.sleep(0.03)  # the real one runs its engine to list devices
-    for source, text in (("llama_server.go:52", "llama-server device discovery took"), ("runner.go:42", "GPU bootstrap discovery took")):
-        log.debug(source, text, duration=gofmt.duration(time.perf_counter_ns() - began))
+    _discovery_details(gofmt.duration(time.perf_counter_ns() - began))
     total, free, _ = memory()
     log.info("types.go:50", "inference compute", id="cpu", library="cpu", compute="", name="cpu", description="cpu",
-             libdirs="ollama", driver="", pci_id="", type="", total=human_bytes2(total), available=human_bytes2(free))  # fmt: skip
+             libdirs="ollama", driver="", pci_id="", type="", total=human_bytes2(total),
+             available=human_bytes2(free))  # fmt: skip
     log.info("routes.go:2058", "vram-based default context", total_vram="0 B", default_num_ctx=options.DEFAULT_CTX)
+
+
+def _discovery_details(took: str) -> None:
+    library = os.path.dirname(program("llama-server"))
+    folders = f"[{library}]"
+    log.debug("llama_server.go:121", "llama-server discovery: stopped subprocess after collecting GPU info",
+              exit="unknown", libDirs=folders)  # fmt: skip
+    log.debug("llama_server.go:52", "llama-server device discovery took", duration=took, libDirs=folders)
+    log.debug("runner.go:494", "bootstrap discovery took", duration=took, OLLAMA_LIBRARY_PATH=folders, extra_envs="map[]")
+    log.debug("runner.go:131", "evaluating which, if any, devices to filter out", initial_count=0)
+    log.debug("runner.go:42", "GPU bootstrap discovery took", duration=took)
 
 
 async def _end(server: asyncio.AbstractServer, scheduler: Scheduler, jobs: list[asyncio.Task[None]]) -> None:

@@ -91,6 +91,12 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         fail(Failure(f"{where}{error.strerror or error}", id="system_error"), args, as_json)
+    except Exception as error:
+        if os.environ.get("OLLAMACTL_TRACEBACK"):
+            raise
+        said = f"ollamactl itself failed: {type(error).__name__}: {error}"
+        hint = "OLLAMACTL_TRACEBACK=1 shows where; ollamactl bundle FILE.tar.gz has what a report needs"
+        fail(Failure(said, hint=hint, id="internal_error"), args, as_json)
 
 
 def fail(failure: Failure, args: list[str], as_json: bool) -> None:

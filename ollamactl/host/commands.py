@@ -36,9 +36,7 @@ def environment() -> dict[str, str]:
     return env | {"LC_ALL": "C.UTF-8", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0", "TERM": "dumb"}
 
 
-def run(
-    argv: tuple[str, ...], timeout: float, limit: int, any_exit: bool, outcome: Outcome
-) -> Iterator[bytes]:
+def run(argv: tuple[str, ...], timeout: float, limit: int, any_exit: bool, outcome: Outcome) -> Iterator[bytes]:
     """Standard output of `argv` in chunks, at most `limit` bytes. No shell, no standard input, a process
     group of its own, killed as a whole at the end. `timeout` counts waiting for the program, in seconds, not
     the time that the consumer takes."""
@@ -151,4 +149,4 @@ def _not_started(program: str, error: Exception) -> Missing:
 
 def _refused(said: str) -> bool:
     words = ("permission denied", "access denied", "operation not permitted", "authentication is required")
-    return any(w in said.lower() for w in words)
+    return any(w in said.lower() for w in (*words, "insufficient permissions"))

@@ -72,12 +72,12 @@ def _init() -> str:
 
 def _container() -> str:
     """By the marks that docker, podman and systemd's container interface leave."""
+    if said := _line("/run/systemd/container"):  # systemd's own word: a file left in an image proves less
+        return said
     if os.path.exists("/.dockerenv"):
         return "docker"
     if os.path.exists("/run/.containerenv"):
         return "podman"
-    if said := _line("/run/systemd/container"):
-        return said
     if os.path.exists("/proc/sys/fs/binfmt_misc/WSLInterop") or "microsoft" in platform.release().lower():
         return "wsl"
     for entry in _line("/proc/1/environ").split("\0"):

@@ -1,0 +1,55 @@
+# Two commands on a fresh machine do everything: `make demo` and `make test`. As root they also install what the
+# lab needs from the distribution; without root, `make test` says what it leaves out.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+ROOT := $(shell id -u)
+# Debian's packages: a real systemd for the lab, what pystemd and the stand-ins are compiled with, what tests call.
+PACKAGES := systemd systemd-container dbus libsystemd-dev python3-pystemd pkg-config gcc g++ libc6-dev python3-dev \
+	python3-venv iproute2 curl strace ca-certificates
+
+.PHONY: help setup demo test test-unit test-lab test-engine check bench engine-grid lint clean
+
+help:
+	@echo "make demo        set-up and the main job on an embedded lab (root)"
+	@echo "make test        set-up and all tests (without root: all but the lab)"
+	@echo "make check       lint, types and the tests that need neither root nor the lab"
+	@echo "make bench       the figures, side by side (root)"
+	@echo "make engine-grid the whole grid of engine loads behind the memory model (long)"
+	@echo "make clean       what set-up and tests made, gone"
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml packaging/setup.sh
+	PYTHON="$(PYTHON)" PACKAGES="$(PACKAGES)" sh packaging/setup.sh "$(VENV)"
+
+lint: setup
+	$(BIN)/ruff check ollamactl tests
+	$(BIN)/mypy
+
+demo: setup
+	@if [ "$(ROOT)" != 0 ]; then echo "make demo boots a machine: run it as root" >&2; exit 1; fi
+	$(BIN)/python -m tests.lab.demo
+
+check: lint
+	$(BIN)/pytest tests/unit tests/contract tests/machines tests/system -m "not lab and not engine"
+
+test: lint
+	@if [ "$(ROOT)" != 0 ]; then echo "without root: the tests that boot a machine are left out (sudo make test)"; fi
+	OLLAMACTL_LAB=$(if $(filter 0,$(ROOT)),required,) $(BIN)/pytest tests --ignore=tests/bench --durations=15
+
+test-lab: setup
+	OLLAMACTL_LAB=required $(BIN)/pytest tests/lab
+
+test-engine: setup
+	$(BIN)/pytest tests/engine
+
+bench: setup
+	@if [ "$(ROOT)" != 0 ]; then echo "make bench boots a machine: run it as root" >&2; exit 1; fi
+	$(BIN)/python -m tests.bench
+
+engine-grid: setup
+	$(BIN)/python -m tests.engine.grid
+
+clean:
+	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

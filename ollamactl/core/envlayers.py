@@ -124,6 +124,10 @@ def _login(layers: Layers, unit: Service, files: Files, letters: Letters, extra:
     user = last(files, "User", letters)
     if not user and last(files, "DynamicUser", letters).lower() in _YES:
         user = unit.id.partition("@")[0].removesuffix(".service")
+    login = last(files, "SetLoginEnvironment", letters).lower()  # since 255
+    if login and login not in _YES:
+        return []
+    user = user or ("root" if login else "")
     needs_home = last(files, "WorkingDirectory", letters) in ("~", "-~")  # then the manager's own HOME will do
     if user or needs_home:
         home = {"root": "/root", "0": "/root", "nobody": "", "65534": "", "": ""}.get(user, extra.home)

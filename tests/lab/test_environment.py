@@ -390,9 +390,9 @@ def test_quoted_values_arrive_byte_for_byte(lab: Machine) -> None:
         lines = "".join(f"Environment={quote_environment(key, value)}\n" for key, value in want.items())
         held = {f"F{key}": value for key, value in want.items() if "\r" not in value}
         env = "".join(envfile.quote(key, value) + "\n" for key, value in held.items())
-        main = f"[Service]\nType=exec\nExecStart=/bin/sleep infinity\nEnvironmentFile=/etc/pt/{number}\n{lines}"
+        main = f"[Service]\nType=exec\nExecStart=/bin/sleep infinity\nEnvironmentFile=/etc/{name}\n{lines}"
         main += "Environment=LAST=1\n"
-        units.append(Unit(name, {f"/etc/systemd/system/{name}": main.encode(), f"/etc/pt/{number}": env.encode()}))
+        units.append(Unit(name, {f"/etc/systemd/system/{name}": main.encode(), f"/etc/{name}": env.encode()}))
         wanted[name] = want | held | {"LAST": "1"}
     answer = ask(lab, units)
     for one in units:
@@ -402,7 +402,7 @@ def test_quoted_values_arrive_byte_for_byte(lab: Machine) -> None:
         assert set(have) - set(mine) <= environment.SET_AT_START | {"LANG", "PATH"}
         (path, data) = next(iter(one.files.items()))
         problems = unitfile.parse(path, data.decode()).problems
-        assert all("typographic" in problem.why for problem in problems)
+        assert [problem for problem in problems if "typographic" not in problem.why] == []
 
 
 # Problems that systemd passes over in silence: it reads on, though hardly as meant, or never comes to the line.
@@ -441,7 +441,9 @@ def disagreements(path: str, text: str, theirs: dict[int, str]) -> list[str]:
     problems = unitfile.parse(path, text).problems
     ours = {ends[problem.line] for problem in problems}
     loud = {ends[p.line]: p for p in problems if not SILENT.match(p.why)}
-    wrong = [f"only systemd: {path}:{n}: {said}" for n, said in theirs.items() if n not in ours]
+    # Whether a name that holds one of these specifiers is a name hangs on the host.
+    vague = {line.last for line in unitfile.lines(text) if re.search("%[HIijJlmbNopPqu]", line.text)}
+    wrong = [f"only systemd: {path}:{n}: {said}" for n, said in theirs.items() if n not in ours | vague]
     return wrong + [f"only we: {path}:{n}: {p.why} ({p.text!r})" for n, p in loud.items() if n not in theirs]
 
 

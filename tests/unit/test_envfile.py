@@ -81,9 +81,17 @@ def test_quoted_values_come_back_or_are_refused(value: str) -> None:
     except ValueError:
         return
     assert entries(line + "\nB=1") == [("A", value, 1), ("B", "1", 2)]
+    assert not [p for p in envfile.parse(line).problems if "typographic" not in p.why]
 
 
 def test_environ_of_a_process() -> None:
     data = b"A=1\0B=a=b\nc\0\0C=\xff\0junk\0A=2\0=x\0D="
     assert environ.parse(data) == {"A": "1", "B": "a=b\nc", "C": "\udcff", "D": ""}
     assert environ.parse(b"") == {}
+
+
+@given(st.text(st.sampled_from(list("AB=1 '\"\\$#;\n\r\0\ufeff\udcffé")), max_size=60))
+def test_no_text_is_too_odd(text: str) -> None:
+    found = envfile.parse(text)
+    assert all(entry.line <= len(re.split("\r\n|\r|\n", text)) for entry in found.entries)
+    assert all(problem.why for problem in found.problems)

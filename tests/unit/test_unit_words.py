@@ -137,3 +137,9 @@ def test_changes_of_wrappers() -> None:
 )  # fmt: skip
 def test_wrappers_whose_doings_are_not_known_are_said(line: str) -> None:
     assert unwrapped(line).unknown or unwrapped(line).argv[0].endswith("start.sh")
+
+
+@given(st.text("ab=1 '\"\\$;&\n.{}!#", max_size=40))
+def test_no_shell_line_is_too_odd(script: str) -> None:
+    found = execstart.unwrap(("/bin/sh", "-c", script))
+    assert found.programs[0] == "/bin/sh" and (found.argv or found.unknown)

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ollamactl.core.parse import unitfile
 from ollamactl.core.parse.unitkeys import KEYS
@@ -172,3 +174,37 @@ def test_keys_of_later_releases_are_known_and_no_key_is_in_two_cases() -> None:
     assert {"RestartSteps", "SetLoginEnvironment", "PrivatePIDs"} <= KEYS["Service"]
     for names in KEYS.values():
         assert len({name.lower() for name in names}) == len(names)
+
+
+KEYS_OFTEN = ["[Service]", "[Unit]", "Environment=", "ExecStart=", "RestartSec=", "MemoryMax=", "EnvironmentFile="]
+
+
+ODD = st.text("AB=1 '\"\\%n#;\r\0[]\ufeff\udcffé", max_size=9)
+
+
+@given(st.lists(st.one_of(st.sampled_from([*KEYS_OFTEN, "\n"]), ODD)))
+def test_no_text_is_too_odd(parts: list[str]) -> None:
+    text = "".join(parts)
+    found = unitfile.parse("/x", text)
+    assert found.text == text
+    assert [p.line for p in found.problems] == sorted(p.line for p in found.problems)
+    numbers = {line.first for line in unitfile.lines(text)}
+    assert {a.line for a in found.assignments} | {p.line for p in found.problems} <= numbers
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["Environment=" + "a" * 200_000, "Environment=" + "a=" * 100_000, "Environment=" + "a # " * 50_000,
+     "RestartSec=" + "1" * 200_000 + "x", "MemoryMax=" + "1 " * 100_000 + "x", "ExecStart=" + "'a' " * 50_000,
+     "Environment=" + "\\\n" * 50_000 + "A=1", "Environment=A=" + "%%" * 100_000 + "\\q"],
+)  # fmt: skip
+def test_hostile_lines_take_no_endless_time(value: str) -> None:
+    found = unitfile.parse("/x", f"[Service]\n{value}\nUser=x\n")
+    assert [a.value for a in found.assignments if a.key == "User"] == ["x"]
+
+
+def test_the_line_that_is_too_long_ends_the_file() -> None:
+    found = unitfile.parse("/x", "[Service]\nUser=a\nDescription=" + "a" * (1 << 20) + "\nUser=b\n")
+    assert [a.value for a in found.assignments] == ["a"]
+    stopped = unitfile.stop(found)
+    assert stopped is not None and stopped.line == 3

@@ -57,17 +57,18 @@ def parse(
     found = EnvFile(path=path, declared_in=declared_in, declared_line=declared_line, optional=optional)
     if b"\0" in data:
         return _with(found, (), (), Missing("unparsable", "it holds a NUL byte, so systemd reads none of it"))
-    raw, problems = _scan(data, systemd is None or systemd < COMMENT_JOINS_BEFORE)
+    rows = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    raw, problems = _scan(data, rows, systemd is None or systemd < COMMENT_JOINS_BEFORE)
     entries: list[EnvFileEntry] = []
     for name, value, line in raw:
         if not is_utf8(name) or not is_utf8(value):
-            problem = UnitProblem(line=line, text=_line(data, line), why="not UTF-8")
+            problem = UnitProblem(line=line, text=_line(rows, line), why="not UTF-8")
             reason = Missing("unparsable", f"line {line} is not UTF-8, so systemd reads none of the file")
             return _with(found, (), (*problems, problem), reason)
         if not is_env_name(name):
-            problems.append(UnitProblem(line=line, text=_line(data, line), why=_bad_name(name)))
+            problems.append(UnitProblem(line=line, text=_line(rows, line), why=_bad_name(name)))
         else:
-            problems += _misread(name, value, line, _line(data, line))
+            problems += _misread(name, value, line, _line(rows, line))
             entries.append(EnvFileEntry(name=name, value=value, line=line))
     problems.sort(key=lambda p: p.line)
     return _with(found, tuple(entries), tuple(problems), None)
@@ -87,9 +88,8 @@ def _with(
     )
 
 
-def _line(data: bytes, number: int) -> str:
-    lines = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-    return decode(lines[number - 1]) if number <= len(lines) else ""
+def _line(rows: list[bytes], number: int) -> str:
+    return decode(rows[number - 1]) if number <= len(rows) else ""
 
 
 def _bad_name(name: str) -> str:
@@ -107,12 +107,14 @@ def _misread(name: str, value: str, line: int, text: str) -> list[UnitProblem]:
         why = f"typographic quotes are part of {name}'s value; systemd knows only \" and '"
     elif name == "Environment" and "=" in value:
         why = "this file takes NAME=value; so this sets a variable called Environment"
-    elif " #" in value and "#" in text:
+    elif " #" in value and "#" in text and text.partition("=")[2].lstrip()[:1] not in ('"', "'"):
         why = f"a comment needs a line of its own; here it is part of {name}'s value"
     return [UnitProblem(line=line, text=text, why=why)] if why else []
 
 
-def _scan(data: bytes, comment_joins: bool) -> tuple[list[tuple[str, str, int]], list[UnitProblem]]:
+def _scan(
+    data: bytes, rows: list[bytes], comment_joins: bool
+) -> tuple[list[tuple[str, str, int]], list[UnitProblem]]:
     """(name, value, line) of every assignment, and the lines that hold none. Names are not judged yet."""
     made: list[tuple[str, str, int]] = []
     problems: list[UnitProblem] = []
@@ -125,7 +127,7 @@ def _scan(data: bytes, comment_joins: bool) -> tuple[list[tuple[str, str, int]],
         made.append((key.text(chomp=True), value.text(chomp=state == "value"), start))
 
     def problem(number: int, why: str) -> None:
-        problems.append(UnitProblem(line=number, text=_line(data, number), why=why))
+        problems.append(UnitProblem(line=number, text=_line(rows, number), why=why))
 
     for char in data:
         newline = char in _NEWLINE
@@ -201,7 +203,7 @@ def _scan(data: bytes, comment_joins: bool) -> tuple[list[tuple[str, str, int]],
             state = "comment"
             if newline and not comment_joins:
                 state = "pre-key"
-            elif newline and char == 0x0A and _line(data, line).strip()[:1] not in ("", "#", ";"):
+            elif newline and char == 0x0A and _line(rows, line).strip()[:1] not in ("", "#", ";"):
                 problem(line, "the comment before ends with a backslash: up to systemd 253 this line is comment too")
     if state in ("single", "double", "double-escape"):
         problem(start, "a quote is not closed: everything to the end of the file is this value")

@@ -40,7 +40,8 @@ class Line(msgspec.Struct, frozen=True):
 
 
 def lines(text: str) -> Iterator[Line]:
-    """Logical lines, without comments; line ends may be LF, CR LF or CR, and a first BOM is left out."""
+    """Logical lines, without comments; line ends may be LF, CR LF or CR, and a first BOM is left out. A line that
+    is too long is the last."""
     parts = _LINE_END.split(text)
     if parts and not parts[-1]:
         parts.pop()
@@ -58,6 +59,9 @@ def lines(text: str) -> Iterator[Line]:
         else:
             first = number
         held += raw
+        if len(held) > LONGEST_LINE:
+            yield Line(first, number, held, tuple(joined))
+            return
         if (len(held) - len(held.rstrip("\\"))) % 2:
             held = held[:-1] + " "
             continue

@@ -17,11 +17,13 @@ from ollamactl.core.parse.unitkeys import BOOLEAN
 
 STOPS = "systemd stops reading the file here"
 _TYPOGRAPHIC = "“”„«»‘’‚"
-_SPAN = (
-    r"(\d+(\.\d*)?|\.\d+)\s*(usec|us|µs|μs|msec|ms|seconds|second|sec|s|minutes|minute|min|months|month|M|m|"
-    r"hours|hour|hr|h|days|day|d|weeks|week|w|years|year|y)?"
-)
-_SECONDS = re.compile(rf"infinity|{_SPAN}(\s*{_SPAN})*")
+_TIME_UNIT_NAMES = """usec us µs μs msec ms seconds second sec s minutes minute min months month M m
+hours hour hr h days day d weeks week w years year y"""
+_TIME_UNITS = frozenset(("", *_TIME_UNIT_NAMES.split()))
+_SIZE_UNITS = frozenset({"", "B", "K", "M", "G", "T", "P", "E"})
+_QUANTITY = re.compile(r"\s*(?:\d+(?:\.\d*)?|\.\d+)\s*([^\W\d]*)\s*")
+_LONG = 4096  # characters of a value that are looked at for reasons
+_SHOWN_WORDS = 8  # bad words of one line that are told
 _BOOLEANS = frozenset({"1", "yes", "y", "true", "t", "on", "0", "no", "n", "false", "f", "off"})
 _CHOICES = {
     "Type": "simple exec forking oneshot dbus notify notify-reload idle",
@@ -41,7 +43,11 @@ _TIMES = frozenset(
 _MEMORY = frozenset({"MemoryMax", "MemoryHigh", "MemoryLow", "MemoryMin", "MemorySwapMax", "MemoryLimit"})
 _JOINED = re.compile(r"([,;])\s*(?:OLLAMA|LLAMA_ARG|GGML|CUDA|HIP|ROCR|HSA|GPU)_[A-Z0-9_]*=")
 _SPACED = re.compile(r"""[^\s"'=]+(?:\s+=\s*|=\s+)[^\s"']+""")
-_ALL = dict.fromkeys(KNOWN, "x")  # stands in for every value: only whether it can be expanded counts
+# Stand in for the values of specifiers: whether a word is a name or an assignment hangs on their kind alone.
+_ALL = {
+    **dict.fromkeys(KNOWN, "x"), **dict.fromkeys("CDELSTVYcdfhrRsty", "/x"), **dict.fromkeys("GUw", "0"),
+    "n": "x.service", "v": "6.1-x", "a": "x86-64",
+}  # fmt: skip
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -74,13 +80,21 @@ def _judge(section: str, key: str, value: str) -> Judgement:
         if key in _CHOICES and value.lower() in _BOOLEANS and value.lower() in allowed:
             return Judgement()
         return Judgement((f"{value!r} is not a value of {key}=" + _comment(value),), ignored=True)
-    if key in _TIMES and not _SECONDS.fullmatch(value):
+    if key in _TIMES and not (value == "infinity" or _quantities(value, _TIME_UNITS)):
         return Judgement((f"{value!r} is not a time span" + _comment(value),), ignored=True)
-    if key in _MEMORY and not re.fullmatch(r"infinity|\d+(\.\d+)?\s*%|(\d+(\.\d+)?\s*[BKMGTPE]?\s*)+", value):
+    if key in _MEMORY and not (re.fullmatch(r"infinity|\d+(\.\d+)?\s*%", value) or _quantities(value, _SIZE_UNITS)):
         return Judgement((f"{value!r} is not a size" + _comment(value),), ignored=True)
     if key in ("User", "Group", "WorkingDirectory", "LogNamespace") and " #" in value:
         return Judgement((f"a comment needs a line of its own; here it is part of {key}=",))
     return Judgement()
+
+
+def _quantities(value: str, units: frozenset[str]) -> bool:
+    """Whether a value is one or more numbers with units: `1min 30s`, `1.5G`."""
+    at = 0
+    while at < len(value) and (found := _QUANTITY.match(value, at)) and found.group(1) in units:
+        at = found.end()
+    return bool(value) and at == len(value)
 
 
 def _comment(value: str) -> str:
@@ -94,10 +108,12 @@ def _environment(value: str) -> Judgement:
     heard = 0
     for word in found.words:
         made = expand(word, _ALL)
-        if made.text is None:
+        if len(problems) >= _SHOWN_WORDS:
+            heard += made.text is not None and is_assignment(made.text)
+        elif made.text is None:
             problems.append(f"{made.invalid} in {word!r} is no specifier of systemd: write %% for a per cent sign")
         elif not is_assignment(made.text):
-            problems.append(_no_assignment(word, value))
+            problems.append(_no_assignment(word, value[:_LONG]))
         else:
             heard += 1
             problems += _misread(word, value)

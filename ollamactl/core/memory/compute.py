@@ -1,0 +1,240 @@
+"""The compute buffer: the peak of what a graph of one full batch holds, in f32 numbers a token.
+
+llama.cpp reserves its worst graph before the first request. ggml's allocator reuses memory as soon as a tensor is no
+longer needed, so the buffer is what is alive at the widest point of one block: the inputs, which live throughout, and
+the larger of the attention, the feed-forward and the recurrent phase with what is still needed beside it ("hole").
+The formulas restate what the graphs in src/models/*.cpp keep alive and are checked against dry loads in real engines.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ollamactl.core.memory.cache import Cells, pad
+from ollamactl.core.memory.ggml import quantized
+from ollamactl.core.memory.model import Hyper
+
+CLASSIC, CURRENT, NEWEST = "classic", "current", "newest"  # classes of engine: see engine_class()
+
+
+class Graph(msgspec.Struct, frozen=True):
+    """What the size of a graph depends on. `flash`: it ends on; `transposed`: it was switched off explicitly."""
+
+    ubatch: int
+    context: int
+    slots: int
+    cells: Cells
+    flash: bool
+    transposed: bool
+    type_k: str
+    type_v: str
+    cuda: bool = False
+    engine: str = CURRENT
+
+
+class Buffers(msgspec.Struct, frozen=True):
+    """Bytes on a device that holds everything and on the host, and the relative uncertainty of the device's."""
+
+    device: int
+    host: int
+    below: float
+    above: float
+
+
+def tokens(graph: Graph) -> int:
+    """Tokens of the reserved graph: a whole batch, the same number for every slot."""
+    return pad(min(graph.ubatch, pad(graph.context, 256)), graph.slots)
+
+
+def inputs(hyper: Hyper, graph: Graph) -> float:
+    """Numbers a token that live from start to end: embeddings, masks, and where V goes if it is transposed."""
+    w, tok, at = hyper.widths, tokens(graph), graph.cells
+    embeddings = (4 if graph.engine == NEWEST else 2) * hyper.embedding
+    if hyper.family.cache == "none":
+        mask = float(tok) if not hyper.family.recurrent else 0.0
+        both = hyper.window > 0
+        mask *= 2 if both else 1
+        index = 0
+    else:
+        both = w.swa and hyper.window > 0
+        mask = float(at.full + (at.swa if both else 0))
+        index = 2 * w.vw * (2 if both else 1) if graph.transposed and not hyper.latent else 0
+        if not w.caches:
+            mask = 0.0
+    if graph.flash:
+        mask /= 2
+    return embeddings + mask + index + 5
+
+
+def _experts(hyper: Hyper) -> tuple[int, int]:
+    """(experts a token, width of one): 0, 0 for a dense model."""
+    used = int(hyper.keys.get("expert_used_count", 0)) if hyper.keys.get("expert_count", 0) else 0
+    if hyper.architecture == "grok" and not used:
+        used = 2
+    own = int(hyper.keys.get("expert_feed_forward_length", 0))
+    width = hyper.feed_forward if hyper.family.experts_ff or not own else own
+    return used, width
+
+
+def _hole(hyper: Hyper, graph: Graph) -> float:
+    row, w, embedding = hyper.family, hyper.widths, hyper.embedding
+    k_packed, v_packed = quantized(graph.type_k), quantized(graph.type_v)
+    if k_packed and v_packed:
+        return 0 if w.hk == embedding else 2 * w.hk if w.hk < embedding else w.hk
+    if k_packed:
+        return w.hk if w.hk <= embedding else 0
+    if not graph.flash:
+        if row.hole_plain == "always":
+            return 2 * w.hk
+        return 0 if w.hk >= embedding else 2 * w.hk
+    match row.hole:
+        case "none":
+            return 0
+        case "embedding":
+            return embedding
+        case "half":
+            return embedding / 2
+        case _:
+            if hyper.latent:
+                return w.heads * int(hyper.keys.get("attention.value_length_mla", 0))
+            if row.recurrent == "kda":
+                return w.heads * int(hyper.keys.get("kda.head_dim", 0))
+            return w.hv
+
+
+def _feed_forward(hyper: Hyper, graph: Graph) -> float:
+    row, w = hyper.family, hyper.widths
+    hole = _hole(hyper, graph)
+    if graph.engine == NEWEST:
+        hole = max(0, hole - 2 * hyper.embedding)
+    times = 3 if row.gate else 1
+    phases = []
+    used, width = _experts(hyper)
+    dense = not used or (row.dense_lead and hyper.keys.get("leading_dense_block_count", 0) > 0)
+    if dense and w.ff:
+        phases.append(2 * w.ff + hole if row.gate and w.ff <= hole else times * w.ff + hole)
+    if used:
+        a = used * width
+        top = (2 * a + hole) if a <= hole else (times * a + hole)
+        if used * hyper.embedding > 2 * a or row.expert_rows:
+            top += used * hyper.embedding
+        phases.append(top + int(hyper.keys.get("expert_count", 0)) / 16)
+    if row.per_layer_input and (pl := _per_layer(hyper)):
+        e, f = hyper.embedding, w.ff
+        if int(hyper.keys.get("altup.num_inputs", 0)):
+            return max(3 * f + pl + 7 * e, 3 * pl + 11 * e)
+        return max(3 * f + pl + 2 * e, 3 * pl + e + 2 * w.hv)
+    return max(phases, default=0)
+
+
+def _per_layer(hyper: Hyper) -> int:
+    return len(hyper.layers) * int(hyper.keys.get("embedding_length_per_layer_input", 0))
+
+
+def _attention(hyper: Hyper, graph: Graph) -> float:
+    row, w, tok, at = hyper.family, hyper.widths, tokens(graph), graph.cells
+    heads, n = w.heads, at.full
+    if not heads or not (w.caches or row.cache == "none"):
+        return 0
+    if row.cache == "none":
+        if row.recurrent:
+            return 0
+        n = tok
+        if graph.flash:
+            return 2 * w.hk
+        return n * heads + (2 if hyper.window else 3) * w.hk
+    if row.latent:
+        return _latent(hyper, graph, n, heads)
+    if row.indexer == "keys-values" and graph.flash:
+        return (2 * hyper.layers[0].kv_heads + 1) * n + 2 * w.hk + 6 * hyper.embedding
+    if graph.flash:
+        return 2 * w.hk
+    if quantized(graph.type_k):
+        return n * heads + w.hk
+    extra = n * graph.slots * w.vw / (2 * tok) if not graph.transposed else 0
+    return n * heads + 2 * w.hk + extra
+
+
+def _latent(hyper: Hyper, graph: Graph, n: int, heads: int) -> float:
+    keys, tok = hyper.keys, tokens(graph)
+    lora, rope = int(keys.get("attention.kv_lora_rank", 0)), int(keys.get("rope.dimension_count", 0))
+    layer = hyper.layers[0]
+    if not hyper.latent:
+        top = heads * (3 * layer.key + 2 * layer.value + layer.key - rope)
+        return top if graph.flash else max(top, n * heads + heads * (2 * layer.key + layer.value))
+    q = heads * (int(keys.get("attention.key_length_mla", 0)) + 2 * lora + rope) + hyper.embedding + lora
+    v = n * graph.slots * lora / (2 * tok)
+    v = v if v > heads * lora else 0
+    if hyper.family.indexer:
+        if graph.flash:
+            return max(q + n / 2 + 2 * hyper.embedding, q + 1.5 * n)
+        return n * heads + q + n / 2 + hyper.embedding + v
+    return q if graph.flash else n * heads + q + v
+
+
+def _recurrent(hyper: Hyper, graph: Graph) -> float:
+    keys, e, tok = hyper.keys, hyper.embedding, tokens(graph)
+    inner, state = int(keys.get("ssm.inner_size", 0)), int(keys.get("ssm.state_size", 0))
+    conv, groups = int(keys.get("ssm.conv_kernel", 0)), int(keys.get("ssm.group_count", 0))
+    c = inner + 2 * groups * state
+    heads = hyper.heads
+    seq = graph.slots / tok
+    match hyper.family.recurrent:
+        case "mamba":
+            return 5 * inner + seq * (inner * state + 2 * (conv - 1) * inner)
+        case "mamba2":
+            dt = int(keys.get("ssm.time_step_rank", 0))
+            return 2 * inner + 2 * groups * state + dt + 2 * c + inner + seq * (inner * state + 2 * (conv - 1) * c)
+        case "delta":
+            return max(2 * c + 2 * inner + seq * 2 * (conv - 1) * c, 2 * c + inner + seq * (2 * inner * state + 2 * (conv - 1) * c))
+        case "kda":
+            size = int(keys.get("kda.head_dim", 0))
+            d = heads * size
+            return 7 * d + seq * (2 * d * size + 9 * d)
+        case "rwkv6":
+            return 11 * e + seq * (2 * e * int(keys.get("wkv.head_size", 0)) + 2 * e)
+        case "rwkv7":
+            return 16 * e + int(keys.get("attention.decay_lora_rank", 0)) + seq * (2 * e * int(keys.get("wkv.head_size", 0)) + 2 * e)
+        case "lightning":
+            w = hyper.widths
+            return 3 * heads * tok / graph.slots + 8 * w.hk
+        case _:
+            return 0
+
+
+def host_bytes(hyper: Hyper, graph: Graph) -> int:
+    """The host's part beside a device: the inputs again, and what the input layer computes."""
+    tok = tokens(graph)
+    width = inputs(hyper, graph) + 1
+    if hyper.family.per_layer_input:
+        width += _per_layer(hyper)
+    if hyper.family.positions:
+        width += hyper.embedding
+    if hyper.family.indexer == "keys":
+        width += graph.cells.full / 2
+    return int(4 * tok * width)
+
+
+def peak(hyper: Hyper, graph: Graph) -> float:
+    """Numbers a token above the inputs at the widest point of a block."""
+    return max(_feed_forward(hyper, graph), _attention(hyper, graph), _recurrent(hyper, graph))
+
+
+def buffers(hyper: Hyper, graph: Graph) -> Buffers:
+    """The compute buffer of one device that holds everything, and the host's beside it."""
+    tok, base = tokens(graph), inputs(hyper, graph)
+    device = 4 * tok * (base + peak(hyper, graph))
+    device = max(device, 4 * graph.slots * (hyper.vocabulary + hyper.embedding))
+    if graph.cuda and graph.flash:
+        device = max(device, 4 * tok * (base + 2 * hyper.widths.hk) + _copies(hyper, graph))
+    return Buffers(int(device), host_bytes(hyper, graph), 0.0, 0.0)
+
+
+def _copies(hyper: Hyper, graph: Graph) -> int:
+    """CUDA's flash attention reads f16: one layer's cache in another type is copied, K and V each."""
+    w, at = hyper.widths, graph.cells
+    largest = 0
+    for k, v, n in ((w.kw_full, w.vw_full, at.full), (w.kw_swa, w.vw_swa, at.swa)):
+        width = (k if graph.type_k != "f16" else 0) + (v if graph.type_v != "f16" else 0)
+        largest = max(largest, 2 * n * at.streams * width)
+    return largest

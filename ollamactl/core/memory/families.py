@@ -1,0 +1,149 @@
+"""What differs between model families, one row each: which layers cache, how wide, and what the graph holds at its peak.
+
+Everything numeric comes from the file's own keys; a row says only how an architecture's code in llama.cpp uses them
+(src/models/*.cpp and llama_model::create_memory at b10488). A row with no arguments is a plain decoder.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Window(msgspec.Struct, frozen=True):
+    """Sliding window attention: every `period`-th layer is full, the others see `attention.sliding_window` tokens.
+
+    `when`: "always" (a missing key means `size`), "positive" (only if the key is above 0), "present" (only if the key
+    is there), "not-zero" (also if it is missing). `forced`: `size` counts whatever the key says.
+    `pattern`: whether `attention.sliding_window_pattern` may be an integer (the period), an array, or both.
+    """
+
+    period: int = 0
+    full_first: bool = False
+    size: int = 0
+    forced: bool = False
+    when: Literal["always", "positive", "present", "not-zero", "deep"] = "always"
+    pattern: Literal["integer", "array", "both"] = "integer"
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    """One architecture. See the module's docstring; field comments say what each is for."""
+
+    window: Window | None = None
+    cache: Literal["all", "none", "trunk", "from-start", "interval"] = "all"  # which blocks cache
+    interval: int = 4  # for "interval": every n-th block caches unless full_attention_interval says otherwise
+    draft_apart: bool = False  # nextn blocks do not cache in the main context, even before the newest engines
+    latent: bool = False  # MLA: absorbed if the file has the two *_mla keys
+    indexer: Literal["", "keys", "keys-values"] = ""  # a second cache of the sparse attention's indexer
+    recurrent: Literal["", "mamba", "mamba2", "delta", "kda", "rwkv6", "rwkv7", "lightning", "conv"] = ""
+    hybrid: bool = False  # recurrent and attention blocks mixed by head_count_kv
+    both: bool = False  # every block has both (falcon-h1)
+    gate: bool = True  # a gated feed-forward: gate, up and their product live at once
+    experts_ff: bool = False  # experts are feed_forward_length wide
+    dense_lead: bool = False  # leading_dense_block_count blocks have a plain feed-forward
+    hole: Literal["values", "none", "embedding", "half"] = "values"  # what lives beside the feed-forward
+    hole_plain: Literal["narrow", "always"] = "narrow"  # the same without flash attention
+    expert_rows: bool = False  # experts' results are kept at full width for every chosen expert
+    flash_attention: bool = True  # False: the engine never turns it on
+    per_layer_input: bool = False  # gemma3n and the gemma4 E models
+    positions: bool = False  # a learned position embedding among the inputs
+    rope_v_copy: bool = False
+
+
+_NO_GATE = Family(gate=False)
+_EMBEDDING = Family(cache="none")
+_OPENS = Window(period=4, when="positive")
+
+FAMILIES: dict[str, Family] = {
+    # -- plain decoders --
+    **dict.fromkeys(
+        (
+            "llama", "qwen2", "qwen2vl", "qwen3", "qwen3vl", "mistral3", "gemma", "internlm2", "seed_oss", "hunyuan-dense",
+            "hunyuan_vl", "ernie4_5", "granite", "command-r", "glm4", "chatglm", "exaone", "smollm3", "phi3",
+            "stablelm", "olmo", "baichuan", "xverse", "minicpm", "orion", "qwen", "plamo", "refact", "bitnet", "deci",
+            "chameleon", "cogvlm", "pangu-embedded", "paddleocr", "llama-embed", "maincoder", "nanbeige", "talkie",
+            "openelm", "jais", "qwen3tts",
+        ),
+        Family(),
+    ),
+    **dict.fromkeys(
+        ("starcoder2", "falcon", "phi2", "nemotron", "arcee", "apertus", "gptneox", "codeshell", "mpt", "bloom", "jais2", "plm"), _NO_GATE
+    ),
+    "gpt2": Family(gate=False, positions=True),
+    "starcoder": Family(gate=False, positions=True),
+    # -- no cache: embedding and diffusion models --
+    **dict.fromkeys(("nomic-bert-moe", "eurobert", "modern-bert", "neo-bert", "dream", "llada", "llada-moe", "rnd1", "wavtokenizer-dec"), _EMBEDDING),
+    "bert": Family(cache="none", gate=False, positions=True),
+    "jina-bert-v2": _EMBEDDING,
+    "jina-bert-v3": Family(cache="none", gate=False),
+    "nomic-bert": _EMBEDDING,
+    "gemma-embedding": Family(cache="none", window=Window(period=6)),
+    # -- mixtures of experts --
+    **dict.fromkeys(("qwen3moe", "qwen2moe", "qwen3vlmoe", "grovemoe"), Family()),
+    **dict.fromkeys(("granitemoe", "olmoe", "minimax-m2", "hunyuan-moe", "phimoe"), Family(experts_ff=True)),
+    "grok": Family(experts_ff=True, flash_attention=False),
+    "dbrx": Family(experts_ff=True, hole="none"),
+    "arctic": Family(experts_ff=True),
+    **dict.fromkeys(("ernie4_5-moe", "dots1", "deepseek", "glm4moe", "bailingmoe2", "bailingmoe"), Family(dense_lead=True)),
+    "exaone-moe": Family(dense_lead=True, window=Window(period=4, size=128)),
+    "hy_v3": Family(dense_lead=True, draft_apart=True),
+    # -- sliding windows --
+    "gemma2": Family(window=Window(period=2, size=4096)),
+    "gemma3": Family(window=Window(period=6, when="positive")),
+    "gemma3n": Family(window=Window(period=5), cache="from-start", per_layer_input=True),
+    "gemma4": Family(window=Window(pattern="array"), cache="from-start", per_layer_input=True),
+    "gpt-oss": Family(window=Window(period=2)),
+    "cohere2": Family(window=Window(period=4), hole_plain="always"),
+    "cohere2moe": Family(window=Window(period=4, full_first=True, pattern="both"), dense_lead=True),
+    "olmo2": Family(window=_OPENS),
+    "exaone4": Family(window=Window(period=4, size=4096, when="deep")),
+    "plamo3": Family(window=Window(period=8, when="positive")),
+    "afmoe": Family(window=_OPENS, dense_lead=True),
+    "laguna": Family(window=Window(period=4, when="positive", full_first=True), dense_lead=True),
+    "llama4": Family(window=Window(period=4, size=8192, forced=True, when="not-zero"), expert_rows=True),
+    "smallthinker": Family(window=Window(period=4, size=4096, forced=True, when="positive", full_first=True)),
+    "mellum": Family(window=Window(period=4, when="positive", pattern="both")),
+    "muse-glimmer": Family(window=Window(pattern="both")),
+    "granite_swa": Family(window=Window(pattern="array")),
+    "step35": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True),
+    "mimo2": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True),
+    # -- latent attention --
+    "deepseek2": Family(latent=True, dense_lead=True),
+    "deepseek2-ocr": Family(dense_lead=True),
+    "mistral4": Family(latent=True, dense_lead=True),
+    "minicpm3": Family(latent=True),
+    "glm-dsa": Family(latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
+    "deepseek32": Family(latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
+    "minimax-m3": Family(indexer="keys-values", dense_lead=True),
+    # -- recurrent and hybrid --
+    "mamba": Family(recurrent="mamba", cache="none"),
+    "mamba2": Family(recurrent="mamba2", cache="none"),
+    "rwkv6": Family(recurrent="rwkv6", cache="none"),
+    "rwkv7": Family(recurrent="rwkv7", cache="none"),
+    "arwkv7": Family(recurrent="rwkv7", cache="none"),
+    "jamba": Family(recurrent="mamba", hybrid=True, experts_ff=True, hole="none"),
+    "granitehybrid": Family(recurrent="mamba2", hybrid=True, experts_ff=True, hole="none"),
+    "plamo2": Family(recurrent="mamba2", hybrid=True),
+    "falcon-h1": Family(recurrent="mamba2", both=True),
+    "nemotron_h": Family(recurrent="mamba2", hybrid=True, gate=False, hole="none"),
+    "nemotron_h_moe": Family(recurrent="mamba2", hybrid=True, gate=False, hole="none", draft_apart=True),
+    "lfm2": Family(recurrent="conv", hybrid=True, hole="none", window=Window(when="positive")),
+    "lfm2moe": Family(recurrent="conv", hybrid=True, hole="none", dense_lead=True, window=Window(when="positive")),
+    "kimi-linear": Family(recurrent="kda", hybrid=True, latent=True, dense_lead=True),
+    "qwen3next": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
+    "qwen35": Family(recurrent="delta", cache="interval", draft_apart=True, hole="half"),
+    "qwen35moe": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
+    "minimax-01": Family(recurrent="lightning", cache="interval", interval=8, draft_apart=True, experts_ff=True),
+}
+
+# Caches and graphs of these are laid out in ways that no rule here follows.
+UNMODELLED = frozenset({"t5", "t5encoder", "deepseek4", "kimi-k3", "rwkv6qwen2", "gemma4-assistant", "eagle3", "dflash", "graniteswitch", "pockettts", "bailingmoe3"})
+
+FALLBACK = Family()
+
+
+def family(architecture: str) -> tuple[Family, bool]:
+    """The row for an architecture and whether it is known; unknown ones are taken for plain decoders."""
+    row = FAMILIES.get(architecture)
+    return (row, True) if row is not None else (FALLBACK, False)

@@ -96,8 +96,10 @@ def apply(
                 )
                 changing.recover_first(context, screen.interrupted_before)
                 plan = run.plan_now()
-                if plan.refused or (plan.empty and not start):
+                if plan.refused or (plan.empty and not start and not request.models):
                     return screen.finish(plan, None, as_json)
+                if plan.empty and plan.running:
+                    return screen.finish(plan, changing.prove(context, plan, run.facts, request.models), as_json)
                 screen.plan(plan, run.facts)
                 _drain(context, plan, drain, cut, screen)
                 result = changing.change(context, plan, run.facts, request.models)

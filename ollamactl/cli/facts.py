@@ -77,7 +77,7 @@ def _screen(out: Terminal, found: Facts) -> None:
         rows.append(["installed", f"{len(found.installed)} models: {names}" if found.installed else "no model"])
     if (log := found.log) is not None:
         rows.append(["log", f"{log.where}: {log.lines:,} lines, {len(log.starts)} starts"])
-    for line in columns(rows, set(), max(out.width, 40)):
+    for line in columns(rows, set(), out.table_width):
         out.line(line)
     gone = {k: v for k, v in found.missing.items() if v.kind not in ("absent", "unasked")}
     if gone:

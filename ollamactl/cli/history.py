@@ -50,7 +50,7 @@ def history(unit: str, no_color: bool, as_json: bool) -> int:
     for e in entries:
         what = ", ".join(f"{n.removeprefix('OLLAMA_')} {a or '–'} → {b or '–'}" for n, a, b in e.changes) or e.summary
         rows.append([str(e.id), text.day(e.started), e.unit, _word(e), what])
-    out.lines(*(columns(rows, {0}, out.width) if entries else ["No change was made here yet."]))
+    out.lines(*(columns(rows, {0}, out.table_width) if entries else ["No change was made here yet."]))
     if pending is not None and pending.outcome == "open":
         out.line()
         said = f"#{pending.id} of {text.day(pending.started)} was interrupted: {pending.command}"

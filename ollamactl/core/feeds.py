@@ -24,6 +24,7 @@ from ollamactl.core.facts import (
     HostMemory,
     InstalledModel,
     Listener,
+    Load,
     LoadedModel,
     Log,
     Process,
@@ -316,7 +317,8 @@ def runners(c: Collector) -> tuple[Runner, ...]:
             continue
         owners = [x for x in listening or () if x.port == args.port and x.pid is not None]
         owned = None if listening is None or not owners else any(x.pid == child.pid for x in owners)
-        props, slots = (_runner_api(c, args.port) if owned and args.port else (None, None))
+        props, slots = _runner_api(c, args.port) if owned and args.port else (None, None)
+        told = _load_of(c, args.port) if args.slots is None else None
         found.append(
             Runner(
                 process=child,
@@ -324,17 +326,23 @@ def runners(c: Collector) -> tuple[Runner, ...]:
                 name=_model_name(c, args.model),
                 port=args.port,
                 port_owned=owned,
-                context_total=args.context_total,
-                slots=args.slots,
-                batch=args.batch,
-                kv_type_k=args.kv_type_k,
-                kv_type_v=args.kv_type_v,
-                flash_attention=args.flash_attention,
+                context_total=told.context_total if told else args.context_total,
+                slots=told.slots if told else args.slots,
+                batch=told.batch if told else args.batch,
+                kv_type_k=told.kv_type_k if told else args.kv_type_k,
+                kv_type_v=told.kv_type_v if told else args.kv_type_v,
+                flash_attention=told.flash_attention if told else args.flash_attention,
                 props_slots=props,
                 slot_list=slots,
             )
         )
     return tuple(found)
+
+
+def _load_of(c: Collector, port: int | None) -> Load | None:
+    """The log's account of a runner whose command line does not tell its slots (0.11.5 to 0.24)."""
+    begun: Start | None = c.get("start")
+    return next((x for x in reversed(begun.loads if begun else ()) if port and x.port == port), None)
 
 
 def _model_name(c: Collector, path: str) -> str:

@@ -1,6 +1,6 @@
 """How Ollama (a Go program) reads the text of a variable, and how it prints what it read in `server config`.
 
-Every reader returns `Read`: the canonical text as printed, whether the text was taken at its word, and why not.
+Every reader returns `Read`: the canonical text as printed, and why the text was not taken at its word.
 Sources: the recorded behaviour of 0.33 (bad numbers fall back with a WARN, bad booleans count as true, bad
 durations fall back silently) and Go's strconv.ParseUint, strconv.ParseBool and time.ParseDuration.
 """
@@ -50,7 +50,8 @@ def boolean(text: str, default: str) -> Read:
     return Read("true", "not a boolean that Ollama knows (1, true, 0, false): it counts as true")
 
 
-_UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "μs": 1_000, "ms": 10**6, "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9}
+_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6, "s": 10**9}
+_UNITS |= {"m": 60 * _UNITS["s"], "h": 3600 * _UNITS["s"]}
 
 
 def parse_duration(text: str) -> int | None:
@@ -115,7 +116,7 @@ def seconds(printed: str) -> float | None:
 
 
 def host(text: str, default: str = "http://127.0.0.1:11434") -> Read:
-    """OLLAMA_HOST: [scheme://]host[:port][/path]. Without a port: 11434, with http:// 80, with https:// 443."""
+    """[scheme://]host[:port][/path]. No port: 11434, with http:// 80, with https:// 443."""
     text = trimmed(text)
     scheme, found, rest = text.partition("://")
     if not found:

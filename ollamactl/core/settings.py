@@ -344,6 +344,22 @@ SETTINGS: tuple[Setting, ...] = (
 REGISTRY: dict[str, Setting] = {s.name: s for s in SETTINGS}
 FLAGGED: tuple[Setting, ...] = tuple(s for s in SETTINGS if s.flag)
 
+# Names that guides and people invent for a setting that has another name, or that is no variable at all.
+MISTAKEN: dict[str, str] = {
+    "OLLAMA_NUM_CTX": "OLLAMA_CONTEXT_LENGTH",
+    "OLLAMA_CTX": "OLLAMA_CONTEXT_LENGTH",
+    "OLLAMA_CONTEXT": "OLLAMA_CONTEXT_LENGTH",
+    "OLLAMA_CTX_SIZE": "OLLAMA_CONTEXT_LENGTH",
+    "OLLAMA_MAX_PARALLEL": "OLLAMA_NUM_PARALLEL",
+    "OLLAMA_MAX_MODELS": "OLLAMA_MAX_LOADED_MODELS",
+    "OLLAMA_QUEUE": "OLLAMA_MAX_QUEUE",
+    "OLLAMA_KV_CACHE": "OLLAMA_KV_CACHE_TYPE",
+    "OLLAMA_CACHE_TYPE": "OLLAMA_KV_CACHE_TYPE",
+    "OLLAMA_FLASH_ATTN": "OLLAMA_FLASH_ATTENTION",
+    "OLLAMA_PORT": "OLLAMA_HOST",
+    "OLLAMA_CORS": "OLLAMA_ORIGINS",
+}
+
 # Variables of the client, of old releases or of packaging that are well known and do nothing in the service.
 CLIENT_ONLY = {"OLLAMA_NOHISTORY", "OLLAMA_EDITOR"}
 
@@ -365,13 +381,14 @@ def nearest(name: str) -> str:
     """The known name that a mistyped one most resembles, or an empty string."""
     upper = name.upper().replace("-", "_")
     for candidate in (upper, f"OLLAMA_{upper}"):
-        if candidate in REGISTRY:
-            return candidate
+        if candidate in REGISTRY or candidate in MISTAKEN:
+            return MISTAKEN.get(candidate, candidate)
     parts = set(upper.removeprefix("OLLAMA_").split("_"))
 
     def score(known: str) -> float:
         words = set(known.removeprefix("OLLAMA_").split("_"))
-        return difflib.SequenceMatcher(None, upper, known).ratio() + 0.3 * len(parts & words) / len(parts | words)
+        shared = len(parts & words) / len(parts | words)
+        return difflib.SequenceMatcher(None, upper, known).ratio() + 0.3 * shared
 
     best = max(REGISTRY, key=score)
     return best if score(best) >= 0.75 else ""

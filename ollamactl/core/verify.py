@@ -77,16 +77,19 @@ def managed_now(facts: Facts, env_file: str | None = None) -> dict[str, str | No
     return dict(values) | dict.fromkeys(state.unset)
 
 
-def judge(facts: Facts, wanted: dict[str, str | None], *, models: tuple[str, ...] = ()) -> Judgement:
-    """All layers of all rows. `wanted` is what should run (text, or None for absent); `models` are names that were
-    loaded as a proof: for these a single slot is a mismatch, for others a note."""
+def judge(
+    facts: Facts, wanted: dict[str, str | None], *, named: tuple[str, ...] = (), proof: bool = False
+) -> Judgement:
+    """All layers of all rows. `wanted` is what should run (text, or None for absent). A model that Ollama forces to
+    one slot is a note; it is a mismatch for models that the user `named`, and where the loaded models are to be the
+    `proof` of the slots and none has them."""
     rows: list[Row] = []
     wrong: list[Mismatch] = []
     for name in names(facts, wanted):
         row, mismatch = _row(name, facts, wanted)
         rows.append(row)
         wrong += [mismatch] if mismatch else []
-    more, said = _runners(facts, models)
+    more, said = _runners(facts, named, proof)
     return Judgement(tuple(rows), (*wrong, *more), tuple(said), tuple(_unproven(facts)))
 
 
@@ -270,7 +273,7 @@ def model_of(runner: Runner, facts: Facts) -> LoadedModel | None:
     return same[0] if len(same) == 1 else None
 
 
-def _runners(facts: Facts, models: tuple[str, ...]) -> tuple[list[Mismatch], list[Note]]:
+def _runners(facts: Facts, named: tuple[str, ...], proof: bool) -> tuple[list[Mismatch], list[Note]]:
     wrong: list[Mismatch] = []
     notes: list[Note] = []
     release = facts.version or ""
@@ -288,14 +291,14 @@ def _runners(facts: Facts, models: tuple[str, ...]) -> tuple[list[Mismatch], lis
             else:
                 found = _slots_mismatch(runner, loaded, facts, who, slots)
                 single = found.id.startswith("parallel_forced")
-                (forced if single and not (loaded and loaded.name in models) else wrong).append(found)
+                (forced if single and not (loaded and loaded.name in named) else wrong).append(found)
         kv = config.get("OLLAMA_KV_CACHE_TYPE", "").lower() or "f16"
         has = runner.kv_type_k or "f16"
         if config and runner.process.argv and has != kv and "--embedding" not in runner.process.argv:
             text = f"{who} runs with a {has} cache, the server is set to {kv}"
             wrong.append(Mismatch("kv_type_ignored_by_architecture", "OLLAMA_KV_CACHE_TYPE", "runner", text))
         notes += _context_notes(runner, facts, who, config)
-    if forced and not proven and models:
+    if forced and not proven and proof:
         wrong += forced
     else:
         notes += [Note(m.id, m.text) for m in forced]

@@ -61,7 +61,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    status: Literal["applied", "restored", "not-restored"]
+    status: Literal["applied", "restored", "not-restored", "unchanged", "unproven"]
     entry: int
     mismatches: tuple[Mismatch, ...] = ()
     judgement: Judgement = Judgement()
@@ -145,6 +145,29 @@ def change(ctx: Context, plan: Plan, before: Facts, models: tuple[str, ...], kin
             problems=problems,
             seconds=time.monotonic() - began,
         )
+
+
+def prove(ctx: Context, plan: Plan, before: Facts, models: tuple[str, ...]) -> Result:
+    """Nothing is changed: the named models are loaded, and their runners must be as the settings say."""
+    began = time.monotonic()
+    entry = _entry(ctx, plan, before, "apply")
+    now = msgspec.structs.replace(entry, models=tuple(m for m in entry.models if m.name in map(full_name, models)))
+    try:
+        found, facts, loaded = _prove(ctx, plan, before, now, models, _planned_host(ctx, plan))
+        wrong: tuple[Mismatch, ...] = ()
+    except (_Lost, Failure, OSError) as error:
+        found, facts, loaded, wrong = Judgement(), before, (), _mismatches(error)
+        for mismatch in wrong:
+            ctx.report.step(mismatch.text, ok=False, detail=mismatch.evidence)
+    return Result(
+        status="unproven" if wrong else "unchanged",
+        entry=0,
+        mismatches=wrong,
+        judgement=found,
+        after=facts,
+        loaded=loaded,
+        seconds=time.monotonic() - began,
+    )
 
 
 def _mismatches(error: BaseException) -> tuple[Mismatch, ...]:
@@ -318,7 +341,7 @@ def _prove(
         shown = f" with -c {runner.context_total} -np {runner.slots}" if runner else ""
         ctx.report.step(f"{model.name} loaded{shown}", seconds=took)
     named = tuple(full_name(n) for n in models)
-    found = judge(facts, plan.wanted, models=named or tuple(todo))
+    found = judge(facts, plan.wanted, named=named, proof=bool(todo))
     ours = {*plan.wanted, *plan.asked}
     wrong = [m for m in found.mismatches if not m.name or m.name in ours]
     wrong += _slipped(facts, entry, before)

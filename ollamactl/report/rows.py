@@ -22,11 +22,11 @@ def worth_showing(row: Row) -> bool:
 def table(out: Terminal, judgement: Judgement) -> None:
     """Columns that hold nothing in any row are left out on narrow terminals."""
     rows = [r for r in judgement.rows if worth_showing(r)]
-    layers = [x for x in LAYERS if out.width >= 96 or any(r.cells[x] != ABSENT for r in rows)]
+    layers = [x for x in LAYERS if out.width >= 72 or any(r.cells[x] != ABSENT for r in rows)]
     cells = [["", *layers]]
     for row in rows:
         cells.append([row.name, *(_cell(row, layer) for layer in layers)])
-    for line in columns(cells, set(range(1, len(layers) + 1)), out.width, 2):
+    for line in columns(cells, set(range(1, len(layers) + 1)), out.table_width, 2):
         out.line(line)
 
 
@@ -49,7 +49,7 @@ def memory_lines(facts: Facts, before: Facts | None = None) -> list[str]:
         for at, (label, value) in enumerate(shown):
             changed = f"{old[at]} → " if old and old[at] != value else ""
             parts.append(f"{label} {changed}{value}")
-        found.append(f"{model.name}   {' · '.join(parts)}   as ollama ps says")
+        found.append(f"{model.name}   {' · '.join(parts)}   (as ollama ps says)")
         runner = next((r for r in facts.runners or () if model_of(r, facts) == model), None)
         held = held_line(runner, model, facts.start)
         if held:
@@ -68,7 +68,7 @@ def held_line(runner: Runner | None, model: LoadedModel, start: Start | None) ->
         for buffer in loads[-1].buffers:
             name = {"model": "weights", "kv": "KV cache", "rs": "state"}.get(buffer.kind, buffer.kind)
             sums[name] = sums.get(name, 0) + buffer.bytes
-        parts.append(f"buffers {size(sum(sums.values()))}: " + ", ".join(f"{k} {size(v)}" for k, v in sums.items()))
+        parts.append(f"holds {size(sum(sums.values()))}: " + ", ".join(f"{k} {size(v)}" for k, v in sums.items()))
     if runner.process.rss is not None:
-        parts.append(f"the runner's process holds {size(runner.process.rss)} of host memory")
+        parts.append(f"its process {size(runner.process.rss)} of host memory")
     return "; ".join(parts)

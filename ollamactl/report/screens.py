@@ -100,7 +100,7 @@ class Apply:
                 now, new = ("(secret)", "(secret)") if c.secret else (_short(c.now), _short(c.new))
                 rows.append([c.name, now, new, c.where])
             rows += self._runner_rows(plan)
-            self.out.lines(*("  " + line for line in columns(rows, {1, 2}, min(self.out.width, 100) - 2, 3)))
+            self.out.lines(*("  " + line for line in columns(rows, {1, 2}, self.out.table_width - 2, 3)))
         for lint in plan.lints:
             if lint not in plan.refused:
                 overridden = " (overridden)" if lint.severity == "error" else ""
@@ -145,7 +145,7 @@ class Apply:
         if plan.refused:
             code = Exit.REFUSED
         elif result is not None:
-            code = {"applied": Exit.OK, "restored": Exit.RESTORED, "not-restored": Exit.NOT_RESTORED}[result.status]
+            code = _CODES[result.status]
         if as_json:
             self.json(plan, result, code, check=check)
         else:
@@ -192,6 +192,12 @@ class Apply:
             self.out.line()
             proven = "Applied and verified." if plan.running else "Applied; the service does not run."
             self.out.line(f"{proven} To undo: sudo ollamactl rollback{self._unit(plan)}")
+        elif result.status in ("unchanged", "unproven"):
+            self._memory(result)
+            self.out.line()
+            same = "Nothing to change: files, systemd and process already agree"
+            well = result.status == "unchanged"
+            self.out.wrap(f"{same}, and so does the runner." if well else f"{same}, but the runner does not (exit 1).")
         elif result.status == "restored":
             self.out.line()
             self.out.line(f"Not applied; the host is as it was.{'':<18}(exit 3)")
@@ -245,6 +251,15 @@ class Apply:
         failures = [Failure(x.text, hint=x.hint, id=x.id) for x in plan.refused]
         failures += [Failure(m.text, hint=m.fix, id=m.id) for m in mismatches]
         envelope.write(envelope.envelope(self.command, code, data, failures, status))
+
+
+_CODES = {
+    "applied": Exit.OK,
+    "unchanged": Exit.OK,
+    "unproven": Exit.FINDINGS,
+    "restored": Exit.RESTORED,
+    "not-restored": Exit.NOT_RESTORED,
+}
 
 
 def _short(value: str) -> str:

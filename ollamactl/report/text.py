@@ -51,7 +51,12 @@ class Terminal:
 
     @property
     def width(self) -> int:
-        return max(40, min(shutil.get_terminal_size((80, 24)).columns, 160)) if self.live else 100
+        return max(40, min(shutil.get_terminal_size((80, 24)).columns, 160)) if self.live else 80
+
+    @property
+    def table_width(self) -> int:
+        """Columns for tables: where nobody watches, nothing is cut for the screen's sake."""
+        return self.width if self.live else 160
 
     def paint(self, text: str, kind: str) -> str:
         return f"\x1b[{COLOURS[kind]}m{text}\x1b[0m" if self.colour else text

@@ -68,7 +68,7 @@ class Requests:
 
     def add(self, one: Request, text: str) -> None:
         key = (one.method, one.path, one.status)
-        if key not in self.groups and len(self.groups) >= PATHS:
+        if key not in self.groups and len(self.groups) >= PATHS and one.path not in RUNS_A_MODEL:
             key = (one.method, "(others)", one.status)
         group = self.groups.setdefault(key, _Group(one.line or 0))
         group.count += 1

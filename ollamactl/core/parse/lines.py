@@ -1,8 +1,8 @@
 """A stream of bytes in any form that people paste -> the messages in it, with what the form says about each.
 
 Forms, told apart line by line: `journalctl -o json`, journal text (short, -iso, -precise, -full, -monotonic,
-with-unit, cat; localised months), `docker logs` and compose prefixes, docker's json-file, Kubernetes' CRI form, plain server.log,
-tails of `systemctl status`, and console copies with spinners, colours, NULs and carriage returns.
+with-unit, cat; localised months), `docker logs` and compose prefixes, docker's json-file, Kubernetes' CRI form,
+plain server.log, tails of `systemctl status`, and console copies with spinners, colours, NULs and carriage returns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ollamactl.core.parse.sift import wanted
+from ollamactl.core.parse.sift import CHATTER, wanted
 from ollamactl.core.parse.slog import seconds_of
 
 PIECE = 1 << 20  # bytes that are split at once
@@ -34,7 +34,6 @@ class Entry(NamedTuple):
     at: float | None = None
     manager: bool = False  # from PID 1, or its child before exec
     kernel: bool = False
-    repeated: str = ""  # raw stamp of the prefix, where it has no year
 
 
 class Tally:
@@ -46,22 +45,24 @@ class Tally:
         self.forms: Counter[str] = Counter()
 
 
-class _Journal(msgspec.Struct):
-    MESSAGE: Any = None
-    pid: Any = msgspec.field(name="_PID", default=None)
-    invocation: Any = msgspec.field(name="_SYSTEMD_INVOCATION_ID", default="")
-    of: Any = msgspec.field(name="INVOCATION_ID", default="")
-    ident: Any = msgspec.field(name="SYSLOG_IDENTIFIER", default="")
-    comm: Any = msgspec.field(name="_COMM", default="")
-    own_unit: Any = msgspec.field(name="_SYSTEMD_UNIT", default="")
-    own_user_unit: Any = msgspec.field(name="_SYSTEMD_USER_UNIT", default="")
-    unit: Any = msgspec.field(name="UNIT", default="")
-    user_unit: Any = msgspec.field(name="USER_UNIT", default="")
-    transport: Any = msgspec.field(name="_TRANSPORT", default="")
-    stamp: Any = msgspec.field(name="__REALTIME_TIMESTAMP", default=None)
-    container: Any = msgspec.field(name="CONTAINER_ID", default="")
-    log: Any = None  # docker's json-file
-    time: Any = None
+class _Journal(msgspec.Struct, gc=False):
+    """The fields that are needed of an entry. A field given twice is a list, one that is too long is null."""
+
+    MESSAGE: str | list[Any] | None = None
+    pid: str = msgspec.field(name="_PID", default="")
+    invocation: str = msgspec.field(name="_SYSTEMD_INVOCATION_ID", default="")
+    of: str = msgspec.field(name="INVOCATION_ID", default="")
+    ident: str = msgspec.field(name="SYSLOG_IDENTIFIER", default="")
+    comm: str = msgspec.field(name="_COMM", default="")
+    own_unit: str = msgspec.field(name="_SYSTEMD_UNIT", default="")
+    own_user_unit: str = msgspec.field(name="_SYSTEMD_USER_UNIT", default="")
+    unit: str = msgspec.field(name="UNIT", default="")
+    user_unit: str = msgspec.field(name="USER_UNIT", default="")
+    transport: str = msgspec.field(name="_TRANSPORT", default="")
+    stamp: str = msgspec.field(name="__REALTIME_TIMESTAMP", default="")
+    container: str = msgspec.field(name="CONTAINER_ID", default="")
+    log: str = ""  # docker's json-file
+    time: str = ""
 
 
 _decode = msgspec.json.Decoder(_Journal).decode
@@ -72,8 +73,8 @@ _STAMP = (
     rb"|\S{1,12} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?(?: \S+)?"
     rb"|\[ *\d+\.\d+\]|\d{9,11}\.\d{3,9})"
 )
-_SYSLOG = re.compile(
-    rb"\s*(" + _STAMP + rb") (\S+) (\(?[^\s:\[\]()]+\)?)(?:\[(\d+)\])?:(?: |$)|\s*(" + _STAMP + rb") (\S+) kernel: ()"
+_SYSLOG = re.compile(  # a name without a pid only where no line of the engine can look so
+    rb"\s*(" + _STAMP + rb") (\S+) (?:(\(?[^\s:\[\]()]+\)?)\[(\d+)\]|(kernel|ollama\S*)):(?: |$)"
 )
 _DIRT = re.compile(rb"[\x1b\0]")
 _COMPOSE = re.compile(rb"([A-Za-z0-9][\w.-]*) +\| ?")
@@ -89,8 +90,8 @@ _CONTAINER = re.compile(r"[0-9a-f]{12}|[0-9a-f]{64}|dockerd|podman|conmon")
 _PRETTY = re.compile(rb'\s*"MESSAGE" : ("(?:[^"\\]|\\.)*")')
 
 
-def split(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """Lists of whole lines without their ends, in constant memory. UTF-16 (a redirect on Windows) becomes UTF-8."""
+def pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The stream in pieces of whole lines, in constant memory. UTF-16 (a redirect on Windows) becomes UTF-8."""
     carry, first = b"", True
     utf16: codecs.IncrementalDecoder | None = None
     for chunk in chunks:
@@ -102,82 +103,112 @@ def split(chunks: Iterable[bytes]) -> Iterator[list[bytes]]:
         if utf16 is not None:
             chunk = utf16.decode(chunk).encode("utf-8", "replace")
         for start in range(0, len(chunk), PIECE):
-            lines = (carry + chunk[start : start + PIECE] if carry else chunk[start : start + PIECE]).split(b"\n")
-            carry = lines.pop()
-            if len(carry) > LONGEST:
-                carry = carry[:LONGEST]
-            yield lines
+            piece = chunk[start : start + PIECE]
+            last = piece.rfind(b"\n") + 1
+            if last:
+                yield carry + piece[:last]
+                carry = piece[last:]
+            elif len(carry) < LONGEST:
+                carry += piece
     if carry:
-        yield [carry]
+        yield carry
 
 
 def entries(chunks: Iterable[bytes], tally: Tally) -> Iterator[Entry]:
     """The messages that may say something, in order."""
-    number = 0
     text = _Text(tally)
-    line: bytes
-    for lines in split(chunks):
-        for line in lines:
-            number += 1
-            if line[:1] == b"{":
-                at = line.find(b'"MESSAGE":"')
-                if at >= 0:
-                    if not wanted(line, at + 11, line.find(b'","', at + 11) if line[-2:] != b'"}' else len(line)):
-                        continue
-                elif line.startswith(b'{"function":'):
-                    yield from text.read(line, number)
-                    continue
-                yield from _from_json(line, number, tally)
+    for piece in pieces(chunks):
+        before = tally.lines
+        tally.lines += piece.count(b"\n") + (piece[-1:] != b"\n")
+        if piece[:1] == b"{":
+            worth = _journal_entries(piece, tally.lines - before)
+            if worth is not None:
+                for number, line in worth:
+                    entry = _from_json(line, before + number, tally)
+                    if entry is not None:
+                        yield entry
+                continue
+        for number, line in enumerate(piece.split(b"\n"), before + 1):
+            if line[:1] == b"{" and not line.startswith(b'{"function":'):
+                entry = _from_json(line, number, tally)
             else:
-                yield from text.read(line, number)
-        tally.lines = number
+                entry = text.read(line, number)
+            if entry is not None:
+                yield entry
 
 
-def _from_json(line: bytes, number: int, tally: Tally) -> Iterator[Entry]:
+def _journal_entries(piece: bytes, lines: int) -> list[tuple[int, bytes]] | None:
+    """The lines worth a look, with their numbers from 1, of a piece that is all journal entries as JSON; else None.
+    Each line then holds one MESSAGE key: quotes within values are escaped, so what looks like the key is the key."""
+    parts = piece.split(b'"MESSAGE":')
+    if len(parts) != lines + 1:
+        return None
+    worth = []
+    last = parts[0]
+    for number, part in enumerate(parts):
+        if number:
+            if part[:1] != b'"' or CHATTER(part, 1) is None:
+                start = last.rfind(b"\n") + 1
+                if last[start : start + 1] != b"{":
+                    return None
+                end = part.find(b"\n")
+                worth.append((number, last[start:] + b'"MESSAGE":' + (part if end < 0 else part[:end])))
+            elif b"\n" not in part and number != lines:
+                return None
+        last = part
+    return worth
+
+
+def _from_json(line: bytes, number: int, tally: Tally) -> Entry | None:
     try:
         found = _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        try:
-            found = _decode(line.decode("utf-8", "replace").encode())
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        repaired = _repaired(line)
+        if repaired is None:
             tally.unread += 1
-            return
-    if found.MESSAGE is None and isinstance(found.log, str):
+            return None
+        found = repaired
+    if found.MESSAGE is None and found.log:
         tally.forms["docker-json"] += 1
-        message = clean(found.log.encode("utf-8", "replace"))
+        message = clean(found.log.rstrip("\n").encode("utf-8", "replace"))
         if wanted(message, 0, len(message)):
-            yield Entry(number, message.decode("utf-8", "replace"), at=seconds_of(_text(found.time)))
-        return
-    message = _message(found.MESSAGE)
-    if message is None:
+            return Entry(number, message.decode("utf-8", "replace"), at=seconds_of(found.time))
+        return None
+    read = _message(found.MESSAGE)
+    if read is None:
         tally.unread += 1  # journalctl prints null for a message that is too long
-        return
+        return None
     tally.forms["journal-json"] += 1
-    if not wanted(message, 0, len(message)):
-        return
-    container = _text(found.container)
-    pid = int(found.pid) if isinstance(found.pid, str) and found.pid.isdecimal() else None
-    comm, ident = _text(found.comm), _text(found.ident)
-    manager = bool(found.unit or found.user_unit) and (pid == 1 or comm == "systemd" or comm.startswith("("))
-    own = _text(found.own_user_unit) or _text(found.own_unit)
-    yield Entry(
+    if not wanted(read, 0, len(read)):
+        return None
+    pid = int(found.pid) if found.pid.isdecimal() else None
+    manager = bool(found.unit or found.user_unit) and (
+        pid == 1 or found.comm == "systemd" or found.comm.startswith("(")
+    )
+    return Entry(
         number,
-        message.decode("utf-8", "replace"),
-        None if container else pid,
-        container or _text(found.of if manager else found.invocation),
-        ident or comm,
-        _text(found.user_unit or found.unit) if manager else own,
-        int(found.stamp) / 1e6 if isinstance(found.stamp, str) and found.stamp.isdecimal() else None,
+        read.decode("utf-8", "replace"),
+        None if found.container else pid,
+        found.container or (found.of if manager else found.invocation),
+        found.ident or found.comm,
+        (found.user_unit or found.unit) if manager else (found.own_user_unit or found.own_unit),
+        int(found.stamp) / 1e6 if found.stamp.isdecimal() else None,
         manager,
         found.transport == "kernel",
     )
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _repaired(line: bytes) -> _Journal | None:
+    """An entry with bytes that are not UTF-8, or with fields that are not text, which are left out."""
+    try:
+        whole = msgspec.json.decode(line.decode("utf-8", "replace"))
+        fields = {name: value for name, value in whole.items() if isinstance(value, str) or name == "MESSAGE"}
+        return msgspec.convert(fields, _Journal)
+    except (msgspec.DecodeError, msgspec.ValidationError, AttributeError, RecursionError):
+        return None
 
 
-def _message(value: Any) -> bytes | None:
+def _message(value: str | list[Any] | None) -> bytes | None:
     """The bytes of a MESSAGE field: text, a list of byte numbers, or a list of several."""
     if isinstance(value, list):
         if all(isinstance(one, int) and 0 <= one < 256 for one in value):
@@ -211,46 +242,42 @@ class _Text:
         self.offset = 0
         self.seen: tuple[str, int | None, bool, bool] = ("", None, False, False)
 
-    def read(self, line: bytes, number: int) -> Iterator[Entry]:
-        if line.startswith(self.token, self.offset) and line[-1:] != b"\r" and not _DIRT.search(line):
-            at = self.offset + len(self.token)
-            if wanted(line, at, len(line)) or line[at : at + 1] in (b"\xe2", b" "):
-                yield from self._journal(line[: self.offset], line[at:], number)
-            return
+    def read(self, line: bytes, number: int) -> Entry | None:
+        if line.startswith(self.token, self.offset) and line[-1:] != b"\r" and _DIRT.search(line) is None:
+            if CHATTER(line, self.offset + len(self.token)) is not None:
+                return None
+            return self._journal(line[: self.offset], line[self.offset + len(self.token) :], number)
+        if CHATTER(line) is not None:
+            return None
         line = clean(line)
-        if wanted(line, 0, len(line)) and line[:4] in (b"time", b"[GIN", b"llam"):
+        if line[:4] in (b"time", b"[GIN", b"llam") and wanted(line, 0, len(line)):
             self.tally.forms["slog"] += 1
-            yield Entry(number, line.decode("utf-8", "replace"))
-            return
+            return Entry(number, line.decode("utf-8", "replace"))
         found = _SYSLOG.match(line)
         if found is not None:
             self._remember(found)
-            yield from self._journal(line[found.start(1) : found.end(1)], line[found.end() :], number)
-            return
-        yield from self._bare(line, number)
+            return self._journal(found[1], line[found.end() :], number)
+        return self._bare(line, number)
 
     def _remember(self, found: re.Match[bytes]) -> None:
         self.tally.forms["journal-text"] += 1
-        if found[1] is None:
-            self.token, self.seen = b"\xff", ("kernel", None, False, True)
-            return
-        ident = found[3].decode("utf-8", "replace")
+        ident = (found[3] or found[5]).decode("utf-8", "replace")
         pid = int(found[4]) if found[4] and len(found[4]) < 12 else None
         manager = pid == 1 or ident.startswith("(") or ident == "systemd"
         self.seen = (ident, None if _CONTAINER.fullmatch(ident) else pid, manager, ident == "kernel" and pid is None)
         self.offset = found.end(1)
         self.token = found[0][found.end(1) - found.start() :] if found[0].endswith(b" ") else b"\xff"
 
-    def _journal(self, stamp: bytes, message: bytes, number: int) -> Iterator[Entry]:
+    def _journal(self, stamp: bytes, message: bytes, number: int) -> Entry | None:
         ident, pid, manager, kernel = self.seen
         message = clean(message)
-        if manager or kernel or wanted(message, 0, len(message)):
-            when = stamp.decode("utf-8", "replace").strip()
-            at = seconds_of(when) if when[:4].isdecimal() else None
-            text = message.decode("utf-8", "replace")
-            yield Entry(number, text, pid, "", ident, "", at, manager, kernel)
+        if not (manager or kernel or wanted(message, 0, len(message))):
+            return None
+        when = stamp.decode("utf-8", "replace").strip()
+        at = seconds_of(when) if when[:4].isdecimal() else None
+        return Entry(number, message.decode("utf-8", "replace"), pid, "", ident, "", at, manager, kernel)
 
-    def _bare(self, line: bytes, number: int) -> Iterator[Entry]:
+    def _bare(self, line: bytes, number: int, depth: int = 0) -> Entry | None:
         """A line without a journal prefix: behind docker's, compose's or a shell's, or as it is."""
         at: float | None = None
         for _ in range(3):
@@ -261,18 +288,17 @@ class _Text:
             if found.re is _STAMPED:
                 at = seconds_of(found[1].decode())
             line = clean(line[found.end() :])
-        else:
-            return
         if line[:1] in (b" ", b"\t", b">"):
             bare = line.lstrip(b" \t>")
-            if bare.startswith((b"time=", b"[GIN]", b"llama_", b"load_tensors")) or _SYSLOG.match(bare):
-                yield from self.read(bare, number)
-                return
-            pretty = _PRETTY.match(line)
-            if pretty is not None:
+            if bare.startswith((b"time=", b"[GIN]", b"llama_", b"load_tensors")):
+                line = bare
+            elif depth == 0 and _SYSLOG.match(bare):
+                return self.read(bare, number)
+            elif (pretty := _PRETTY.match(line)) is not None:
                 line = msgspec.json.decode(pretty[1].decode("utf-8", "replace").encode(), type=str).encode()
         if (line[:4] != b"time" and b"time=20" in line[:90]) or b"[GIN]" in line[1:90]:
             line = _PROMPT.sub(b"", line, count=1)
-        if wanted(line, 0, len(line)):
-            self.tally.forms["slog"] += 1
-            yield Entry(number, line.decode("utf-8", "replace"), at=at)
+        if not wanted(line, 0, len(line)):
+            return None
+        self.tally.forms["slog"] += 1
+        return Entry(number, line.decode("utf-8", "replace"), at=at)

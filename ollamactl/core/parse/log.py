@@ -64,6 +64,7 @@ class _Reader:
             return named in entry.text or "ollama" in entry.text.lower()
         name = entry.unit or entry.ident
         if not name or "ollama" in name.lower():
+            self.bound = self.bound or name
             return True
         if not self.bound and (entry.text.startswith("[GIN]") or slog.parse(entry.text) is not None):
             self.bound = name
@@ -178,8 +179,8 @@ class _Reader:
             rival = self.by_invocation.get(run.invocation)
             if rival is not None and rival.listening and not rival.ended:
                 return  # an invocation has one server; another process that says so isn't it
-            if rival is not None and not rival.listening and rival.config is None:
-                rival.real = False
+            if rival is not None and not rival.listening:
+                rival.real = False  # what ran before the server: ExecStartPre
             self.by_invocation[run.invocation] = run
         if self.current is not None and (self.current.invocation != run.invocation or not run.invocation):
             self.current.ended = True

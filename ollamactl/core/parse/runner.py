@@ -105,8 +105,8 @@ def split_command(text: str) -> tuple[str, ...]:
     flags = list(_FLAG.finditer(text))
     head = text[: flags[0].start()].strip() if flags else text.strip()
     words = [head[:-7].rstrip(), "runner"] if head.endswith(" runner") else [head]
-    for found, after in zip(flags, [*(flag.start() for flag in flags[1:]), len(text)], strict=True):
-        value = text[found.end() : after].strip()
+    for found, following in zip(flags, [*flags[1:], None], strict=False):
+        value = text[found.end() : following.start() if following else len(text)].strip()
         words.append(found[1] + value if value.startswith("=") else found[1])
         if value and not value.startswith("="):
             words.append(value)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 
-# Lines of unknown shape are read if one of these stands in them. Short stems: the registry of events decides.
+# Lines of unknown shape are read if one of these stands in them. Short stems: the registry of events decides, and a
+# test sees to it that each of its rows has one.
 _STEMS = re.compile(
     rb"rror|anic|ailed|fatal|denied|memory|no such file|No such|kill|SIG|ASSERT|busy|too old|unsupported|Unsupported"
     rb"|not supported|orward compat|in use|NVRM|Xid|no space|No space|read-only|Read-only|id_ed25519|environment"
@@ -16,8 +17,22 @@ _STEMS = re.compile(
     rb"|invalid character|\.service|\.conf:|Started |Stopp|Starting |Stopping |Deactivated|Scheduled|OOM"
     rb"|input truncated|context shift|n_seq_max|flash_attn|flash attn|V cache|preloaded|proxyconnect|vk::|usable GPU"
     rb"|GPU is|amdgpu|nvidia dev|CUDA-capable|driver|vector ext|kernel image|cache state|prompt cache is|overwritten"
+    rb"|allocate|ouldn't find|magic|rchitecture|init failure|cudaGet|cudaSet|permissions|/dev/kfd|mismatch|management lib"
     rb"|is not compatible|exceed|corrupted|offset\+size|file bounds|architecture:|shared libraries|rocm library"
 )
+# What may be passed over without looking at the rest of the line: the chatter of a server at work and of a load.
+# In JSON a tab is `\t`. What begins so and says something all the same is excepted here.
+CHATTER = re.compile(
+    rb"slot (?:print_timing|get_availabl|init_sampler|process_sing|create_check"
+    rb"|launch_slot_: id +\d+ \| task -?\d+ \| s"
+    rb"|     release: id +\d+ \| task -?\d+ \| stop processing: n_tokens = \d+, truncated = 0"
+    rb"|  operator\(\): id +\d+ \| task -?\d+ \| "
+    rb"(?:new prompt|cached n_tokens|restored|checking|prompt processing|forcing full|erased))"
+    rb"|srv  (?:      update:    -|        load:|       alloc:|update_slots: all|get_availabl:|server_strea|prompt_save"
+    rb"|  operator\(\): (?:chat format|operator)|        stop: cancel|        init: )"
+    rb"|print_info: (?!n_ctx_train|arch )|llama_model_loader: -|\t(?![\x22])|\\t(?:repeat|dry|top|mirostat)"
+    rb"|cmn  common_(?:param|init_: added)|load: +(?:-|control|special|token|printing|\d)"
+).match
 _SRV_FUNCTIONS = {b"  load_model", b"llama_server", b"send_error:  "[:12], b"  send_error", b"        main"}
 _NOISE = {b"cmn ", b"spec", b"\\tre", b"\\tdr", b"\\tto", b"\\tmi", b"\trep", b"\tdry", b"\ttop", b"\tmir"}
 _SLOT_WORDS = (b"shift", b"fail", b"exceed", b"rror", b"too large", b"too long")

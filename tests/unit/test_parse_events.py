@@ -1,0 +1,119 @@
+"""The registry of events: every row is found where it may be, and nowhere else."""
+# ruff: noqa: E501  (log lines stand as they are printed)
+
+from __future__ import annotations
+
+import pytest
+
+from ollamactl.core.parse import events
+from ollamactl.core.parse.events import EVENTS, Event
+from ollamactl.core.parse.sift import CHATTER, wanted
+from tests.unit.logs import lines
+
+# a line for each row whose needle alone doesn't make one
+EXAMPLES = {
+    "input truncated": '{"function":"update_slots","level":"INFO","msg":"input truncated","n_ctx":2048,"n_keep":4}',
+    "slot launch_slot_": "slot launch_slot_: id  3 | task 17 | processing task, is_child = 0",
+    "truncated = 1": "slot      release: id  3 | task 0 | stop processing: n_tokens = 8191, truncated = 1",
+    "context shift": "slot update_slots: id  0 | task 0 | slot context shift, n_keep = 4, n_left = 2043, n_discard = 1021",
+    "cache state:": "srv        update:  - cache state: 3 prompts, 12.500 MiB (limits: 8192.000 MiB, 32768 tokens, 9 est)",
+    "prompt cache is enabled": "srv    load_model: prompt cache is enabled, size limit: 8192 MiB",
+    "prompt cache is disabled": "srv    load_model: prompt cache is disabled - use `--cache-ram N` to enable it",
+    "is not compatible with": "llama_init_from_model: flash_attn is not compatible with Grok - forcing off",
+    "enabling flash_attn since it is required for quantized V cache": (
+        "llama_init_from_model: enabling flash_attn since it is required for quantized V cache"
+    ),
+    "bind: ": "Error: listen tcp 10.0.0.9:11434: bind: cannot assign requested address",
+    "is not defined": "panic: $HOME is not defined",
+    "permission denied": "Error: mkdir /mnt/models/blobs: permission denied",
+    "read-only file system": "Error: mkdir /usr/share/ollama/.ollama: read-only file system",
+    "no such file or directory": "Error: open /m/blobs/sha256-1: no such file or directory",
+    "no space left on device": "Error: write /m/blobs/x-partial: no space left on device",
+    "fork/exec": "Error: fork/exec /tmp/ollama1/runners/cpu/ollama_llama_server: permission denied",
+    "timed out waiting for ": "Error: timed out waiting for llama runner to start - progress 0.00 - ",
+    "Only one usage of each socket address": (
+        "Error: listen tcp 127.0.0.1:11434: bind: Only one usage of each socket address is normally permitted."
+    ),
+}
+
+
+def example(row: Event) -> str:
+    if row.how in ("msg", "prefix"):
+        text = row.needle + (" 1.00 seconds" if row.how == "prefix" else "")
+        error = ' error="context canceled"' if row.kind == "load_cancelled" else ""
+        return f'time=2026-11-30T02:56:39.000Z level=WARN source=sched.go:1 msg="{text}"{error}'
+    return EXAMPLES.get(row.needle, f"ggml_x: {row.needle} 35 {{}}")
+
+
+@pytest.mark.parametrize("row", EVENTS, ids=lambda row: f"{row.kind}-{row.needle[:30]}")
+def test_every_row_is_found_in_a_log(row: Event) -> None:
+    text = example(row)
+    assert CHATTER(text.encode()) is None
+    assert wanted(text.encode(), 0, len(text.encode()))
+    start = lines(text).starts[0]
+    assert start.counts.get(row.kind) == 1
+    event = next(one for one in start.events if one.kind == row.kind)
+    assert event.text == text and event.line == 1
+
+
+@pytest.mark.parametrize("row", [row for row in EVENTS if row.how == "text"], ids=lambda row: row.needle[:40])
+def test_a_prompt_or_a_file_name_raises_no_event(row: Event) -> None:
+    """In lines of DEBUG and INFO the fields are users' data."""
+    quoted = example(row).replace("\\", "").replace('"', "'")
+    for level in ("DEBUG", "INFO"):
+        text = f'time=2026-11-30T02:56:39Z level={level} source=routes.go:1 msg="chat request" prompt="{quoted}"'
+        assert lines(text).starts[0].counts == {}
+
+
+def test_rows_of_warnings_need_ollamas_own_form() -> None:
+    for row in EVENTS:
+        if row.how != "text":
+            assert not [one for one, _ in events.find(row.needle, None) if one.how != "text"]
+
+
+def test_fields_by_release() -> None:
+    log = lines(
+        'time=2025-11-12T19:30:29.628+05:30 level=WARN source=runner.go:136 msg="truncating input prompt" limit=4096 prompt=4604 keep=4 new=4096',
+        'time=2024-11-12T19:30:29.628+05:30 level=WARN source=runner.go:129 msg="truncating input prompt" limit=2048 prompt=16101 numKeep=4',
+        'time=2026-07-29T22:23:22.926+05:30 level=ERROR source=llama_server.go:985 msg="llama-server terminated" error="exit status 1" exit=1',
+        'time=2025-06-17T12:53:55Z level=WARN source=sched.go:646 msg="gpu VRAM usage didn\'t recover within timeout" seconds=5.01692 model=/m',
+        'time=2026-06-17T12:53:55Z level=WARN source=x.go:1 msg="NVIDIA driver too old" device="RTX 2080" compute=7.5 driver=12.2 required_driver=550',
+        'time=2024-06-17T12:53:55Z level=ERROR source=amd_linux.go:404 msg="amdgpu devices detected but permission problems block access" error="failed to check permission on /dev/kfd: open /dev/kfd: permission denied"',
+    )
+    found = {(one.kind, one.line): one.fields for one in log.starts[0].events}
+    assert found["prompt_truncated", 1] == {"limit": "4096", "prompt": "4604", "keep": "4", "new": "4096"}
+    assert found["prompt_truncated", 2]["numKeep"] == "4"
+    assert found["runner_terminated", 3]["exit"] == "1"
+    assert found["vram_recovery_timeout", 4]["seconds"] == "5.01692"
+    assert found["nvidia_driver_too_old", 5]["required_driver"] == "550"
+    assert found["kfd_denied", 6]["error"].startswith("failed to check")
+
+
+def test_the_normal_is_no_event() -> None:
+    normal = [
+        'msg="waiting for server to become available" status="llm server error"',
+        'msg="waiting for llama-server to become available" status="llm server error"',
+        'msg="llama runner started in 1.95 seconds"',
+        'msg="loaded runners" count=1',
+    ]
+    log = lines(*(f"time=2026-11-30T02:56:39Z level={level} source=s.go:1 {one}" for one in normal for level in ("INFO", "WARN")))
+    assert set(log.starts[0].counts) <= {"other_warning"}
+    assert log.starts[0].counts.get("other_warning", 0) == 2  # the last two at a level they never have
+
+
+def test_unknown_warnings_are_kept() -> None:
+    log = lines('time=2026-11-30T02:56:39Z level=ERROR source=s.go:1 msg="something new" a=b')
+    assert log.starts[0].events[0].kind == "other_error"
+    assert log.starts[0].events[0].fields == {"msg": "something new", "a": "b"}
+
+
+def test_a_client_that_went_away_is_no_failed_load() -> None:
+    text = 'time=2026-11-30T02:56:39Z level=INFO source=sched.go:641 msg="Load failed" model=/m error="timed out waiting for llama-server to start: context canceled"'
+    assert lines(text).starts[0].counts == {"load_cancelled": 1}
+
+
+def test_long_fields_are_cut() -> None:
+    log = lines(f'time=2026-11-30T02:56:39Z level=WARN source=s.go:1 msg=x a="{"y" * 100_000}"')
+    event = log.starts[0].events[0]
+    assert len(event.fields["a"]) == events.VALUE
+    assert len(event.text) <= 4000

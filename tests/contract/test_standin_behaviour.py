@@ -95,9 +95,10 @@ def test_as_many_at_once_as_slots(serve: Serve, scenario: str, parallel: int) ->
     server = serve(**load(scenario, "env.json"))
     server.generate()
     seen = set()
-    with side_by_side(8, lambda _: server.generate(stream=False, options={"num_predict": 24})) as answers:
+    with side_by_side(8, lambda _: server.generate(stream=False, options={"num_predict": 12})) as answers:
         while None in answers:
             seen.add(busy(server))
+            time.sleep(0.02)
     assert max(seen) == parallel
     replies = [answer.json() for answer in answers]
     waits = [r["total_duration"] - sum(r[f"{part}_duration"] for part in ("load", "prompt_eval", "eval")) for r in replies]
@@ -109,20 +110,18 @@ def test_as_many_at_once_as_slots(serve: Serve, scenario: str, parallel: int) ->
 
 # ------------------------------------------------------------------ loads, reloads, lifetimes
 def test_num_ctx_in_a_request_reloads(serve: Serve) -> None:
-    """12: and so does the next request without it; what is asked beyond the training context is clipped."""
+    """12: as do all of the runner's options, and the next request without them; beyond the training context is clipped."""
     recorded = load("12-num_ctx-in-request", "num_ctx.json")
     server = serve(**load("12-num_ctx-in-request", "env.json"))
     server.generate("tiny-gemma3")
     for step in recorded:
         before = server.runners()
-        options = {} if step["num_ctx"] is None else {"num_ctx": step["num_ctx"]}
+        options = step["opts"] if "opts" in step else {"num_ctx": step["num_ctx"]}
         assert server.generate("tiny-gemma3", options=options).status == step["code"]
         assert (server.runners() != before) == step["reloaded"]
-        words = Path(f"/proc/{server.runners()[0]}/cmdline").read_text().split("\0")
+        words = Path(f"/proc/{server.runners()[0]}/cmdline").read_text().split("\0")[:-1]
         known = step["cmd"][0].split()
-        assert [words[words.index(flag) + 1] for flag in ("-c", "-np", "-b", "-ub")] == [
-            known[known.index(flag) + 1] for flag in ("-c", "-np", "-b", "-ub")
-        ]
+        assert words[words.index("--host") :] == known[known.index("--host") :]
         (row,), (before_row,) = server.call("GET", "/api/ps").json()["models"], json.loads(step["ps"])["models"]
         assert row["context_length"] == before_row["context_length"]
 
@@ -214,12 +213,6 @@ def test_host_and_origin(root: Path, tmp_path: Path, header: str, value: str, st
         assert server.call("GET", "/api/version", headers={header: value}).status == status
 
 
-BROKEN = {
-    "14a-truncated-100MB": lambda data: data[:100_000_000], "14b-truncated-header": lambda data: None,
-    "14c-bad-magic": lambda data: b"GGML" + data[4:1024], "14d-header-garbage": lambda data: None,
-}  # fmt: skip
-
-
 @pytest.mark.parametrize("scenario", ["14a-truncated-100MB", "14b-truncated-header", "14c-bad-magic", "14d-header-garbage"])
 def test_broken_files(root: Path, tmp_path: Path, scenario: str) -> None:
     blob = tmp_path / "sha256-broken"
@@ -282,7 +275,7 @@ def test_clients_that_give_up(serve: Serve) -> None:
     loading = abandoned(server, "tiny-gemma3")
     server.wait_line("waiting for llama-server to start responding")
     loading.kill()
-    server.wait_line("[GIN]" if False else "| 499 |")
+    server.wait_line("| 499 |")
     assert server.runners() == []
 
     server.generate()
@@ -296,7 +289,7 @@ def test_clients_that_give_up(serve: Serve) -> None:
     second.kill()
     server.wait_line("| 500 |")
     first.kill()
-    server.wait_line("| 200 |", 3)
+    server.wait_line("| 200 |", 2)
     while busy(server):
         time.sleep(0.02)
     for process in (loading, first, second):

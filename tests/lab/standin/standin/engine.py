@@ -50,10 +50,9 @@ class Spec(NamedTuple):
             "-c", str(self.ctx * self.parallel), "-np", str(self.parallel),
             "--log-verbosity", "4", "--no-log-prefix", "--no-log-timestamps",
             *([] if self.mmap else ["--load-mode", "none"]), *kv, "--flash-attn", self.flash,
-            *(["--threads", str(self.threads)] if self.threads > 0 else []),
-            *(["-ngl", str(self.gpu_layers)] if self.gpu_layers >= 0 else []),
-            *(["--embedding"] if self.embedding else []),
-            "-b", str(self.batch), "-ub", str(self.batch), "--context-shift", "--keep", "4",
+            *(["--embedding"] if self.embedding else []), "-b", str(self.batch), "-ub", str(self.batch),
+            *(["-t", str(self.threads)] if self.threads > 0 else []),
+            *(["-ngl", str(self.gpu_layers)] if self.gpu_layers >= 0 else []), "--context-shift", "--keep", "4",
         ]  # fmt: skip
 
 

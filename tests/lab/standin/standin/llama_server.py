@@ -25,6 +25,8 @@ def main(arguments: list[str]) -> int:
     if delay:
         time.sleep(delay)
 
+    # Without this its threads spin at every barrier, which on a machine with other work makes a token take seconds
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     from xllamacpp import xllamacpp as engine
 
     library = ctypes.CDLL(engine.__file__)

@@ -30,6 +30,7 @@ class Request:
     options: dict[str, Any]
     keep_alive: int | None  # nanoseconds; None = the server's own
     future: asyncio.Future[Loaded] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    served: asyncio.Event = field(default_factory=asyncio.Event)  # the loop is done with it
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -46,6 +47,7 @@ class Loaded:
     references: int = 0
     expires_ns: int = 0
     expired: bool = False
+    fresh: bool = True  # the request that loaded it still runs
     timer: asyncio.TimerHandle | None = None
     gone: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -63,6 +65,7 @@ class Scheduler:
         self.max_queue = envconfig.uint("OLLAMA_MAX_QUEUE")
         self._queue: deque[Request] = deque()
         self._receiver: asyncio.Future[Request] | None = None
+        self._current: Request | None = None  # what the loop loads or waits for
         self._max_loaded = 3
         self._unloads: set[asyncio.Task[None]] = set()
 
@@ -82,6 +85,9 @@ class Scheduler:
         except asyncio.CancelledError:
             if request.future.done() and not request.future.cancelled() and not request.future.exception():
                 self.done(request.future.result())  # loaded in the very moment in which the client left
+            if self._current is request:
+                request.future.cancel()
+                await request.served.wait()  # the access line of an aborted load follows the abort
             raise
 
     async def run(self) -> None:
@@ -98,11 +104,15 @@ class Scheduler:
             if request.future.done():
                 log.debug("sched.go:252", "pending request cancelled or timed out, skipping scheduling")
                 continue
+            self._current = request
             try:
                 await self._serve(request)
             except (LoadFailed, gguf.Broken) as error:
                 if not request.future.done():
                     request.future.set_exception(LoadFailed(str(error)))
+            finally:
+                self._current = None
+                request.served.set()
 
     async def _serve(self, request: Request) -> None:
         log.trace("sched.go:241", "processing incoming request", model=request.model.path)
@@ -110,7 +120,7 @@ class Scheduler:
             current = self.loaded.get(request.model.path)
             if current is not None and not self._needs_reload(current, request):
                 self._use(current, request, resolve=True)
-                return
+                return None
             if current is None and len(self.loaded) < self._limit():
                 return await self._load(request)
             victim = current or min(self.loaded.values(), key=lambda item: (item.references > 0, item.keep_alive))
@@ -138,10 +148,13 @@ class Scheduler:
                 request.future.set_result(current)
         return current
 
-    def done(self, current: Loaded, first: bool = False) -> None:
+    def done(self, current: Loaded) -> None:
         """Gives one reference back; the last one starts the timer."""
-        log.debug("sched.go:748" if first else "sched.go:489", "context for request finished",
-                  **({} if first else current.logged()))  # fmt: skip
+        if current.fresh:
+            log.debug("sched.go:748", "context for request finished")
+        else:
+            log.debug("sched.go:489", "context for request finished", **current.logged())
+        current.fresh = False
         current.references -= 1
         if current.references == 0:
             if current.keep_alive <= 0 or current.expired:

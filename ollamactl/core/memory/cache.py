@@ -42,7 +42,7 @@ def v_width(hyper: Hyper, layer: Layer, *, transposed: bool) -> int:
     """Width of a layer's V rows. Without flash attention a transposed V is as wide as the widest of all layers."""
     if not transposed or not layer.v:
         return layer.v
-    return max(other.v for other in hyper.layers)
+    return max(hyper.widths.vw_full, hyper.widths.vw_swa)
 
 
 def layer_bytes(

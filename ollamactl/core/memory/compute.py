@@ -46,24 +46,24 @@ def tokens(graph: Graph) -> int:
     return pad(min(graph.ubatch, pad(graph.context, 256)), graph.slots)
 
 
+def mask(hyper: Hyper, graph: Graph) -> float:
+    """Numbers a token of all attention masks: one for each cache, half as wide (f16) for flash attention."""
+    w, at, row = hyper.widths, graph.cells, hyper.family
+    windowed = hyper.window > 0
+    if row.cache == "none":
+        width = 0 if row.recurrent else tokens(graph) * (2 if windowed else 1)
+    else:
+        width = (at.full + (at.swa if w.swa and windowed else 0)) if w.caches else 0
+    return width / 2 if graph.flash else width
+
+
 def inputs(hyper: Hyper, graph: Graph) -> float:
     """Numbers a token that live from start to end: embeddings, masks, and where V goes if it is transposed."""
-    w, tok, at = hyper.widths, tokens(graph), graph.cells
-    embeddings = (4 if graph.engine == NEWEST else 2) * hyper.embedding
-    if hyper.family.cache == "none":
-        mask = float(tok) if not hyper.family.recurrent else 0.0
-        both = hyper.window > 0
-        mask *= 2 if both else 1
-        index = 0
-    else:
-        both = w.swa and hyper.window > 0
-        mask = float(at.full + (at.swa if both else 0))
-        index = 2 * w.vw * (2 if both else 1) if graph.transposed and not hyper.latent else 0
-        if not w.caches:
-            mask = 0.0
-    if graph.flash:
-        mask /= 2
-    return embeddings + mask + index + 5
+    w = hyper.widths
+    index = 0
+    if graph.transposed and w.caches and not hyper.latent:
+        index = 2 * w.vw * (2 if w.swa and hyper.window else 1)
+    return (4 if graph.engine == NEWEST else 2) * hyper.embedding + mask(hyper, graph) + index + 5
 
 
 def _experts(hyper: Hyper) -> tuple[int, int]:
@@ -131,7 +131,8 @@ def _per_layer(hyper: Hyper) -> int:
     return len(hyper.layers) * int(hyper.keys.get("embedding_length_per_layer_input", 0))
 
 
-def _attention(hyper: Hyper, graph: Graph) -> float:
+def attention(hyper: Hyper, graph: Graph) -> float:
+    """The widest point of an attention, numbers a token above the inputs."""
     row, w, tok, at = hyper.family, hyper.widths, tokens(graph), graph.cells
     heads, n = w.heads, at.full
     if not heads or not (w.caches or row.cache == "none"):
@@ -217,7 +218,7 @@ def host_bytes(hyper: Hyper, graph: Graph) -> int:
 
 def peak(hyper: Hyper, graph: Graph) -> float:
     """Numbers a token above the inputs at the widest point of a block."""
-    return max(_feed_forward(hyper, graph), _attention(hyper, graph), _recurrent(hyper, graph))
+    return max(_feed_forward(hyper, graph), attention(hyper, graph), _recurrent(hyper, graph))
 
 
 def buffers(hyper: Hyper, graph: Graph) -> Buffers:

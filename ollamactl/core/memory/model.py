@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -90,6 +91,7 @@ class Hyper(msgspec.Struct, frozen=True, kw_only=True):
     keys: dict[str, Number]
     weights: Weights
     widths: Widths
+    groups: tuple[tuple[Layer, int], ...]  # equal blocks and how many of them, so that a plan need not walk them all
     file_size: int
     quantization: int = -1  # general.file_type
 
@@ -161,6 +163,7 @@ def from_header(header: GgufHeader) -> Hyper:
         keys=keys.all(),
         weights=weigh(header, count, drafts),
         widths=_widths(layers),
+        groups=tuple(Counter(layers).items()),
         file_size=header.size,
         quantization=quantization if isinstance(quantization, int) else -1,
     )

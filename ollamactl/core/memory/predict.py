@@ -1,0 +1,270 @@
+"""What a model will hold on each device: weights, caches, recurrent state, compute and output buffers, in bytes."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ollamactl.core.memory import compute
+from ollamactl.core.memory.bands import Band, band
+from ollamactl.core.memory.cache import Cells, cells, layer_bytes, output_bytes, state_bytes
+from ollamactl.core.memory.compute import CURRENT, Graph
+from ollamactl.core.memory.ggml import quantized
+from ollamactl.core.memory.model import Hyper
+
+Kind = Literal["exact", "modelled", "unknown"]
+FlashAttention = Literal["auto", "on", "off"]
+HOST = -1
+COPIES = 4  # of every input, when several devices work as a pipeline
+
+# Offloaded in CUDA's flash attention only for these head sizes (ggml-cuda/fattn.cu): key length -> (value, group).
+_CUDA_KERNELS = {40: 40, 64: 64, 72: 72, 80: 80, 96: 96, 112: 112, 128: 128, 256: 256}
+_CUDA_GROUPED = {192: (128, 8), 320: (256, 32), 512: (512, 1), 576: (512, 1)}
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """How a runner is started. `context` is a slot's, in tokens; `batch` is both -b and -ub."""
+
+    context: int
+    slots: int = 1
+    type_k: str = "f16"
+    type_v: str = "f16"
+    flash_attention: FlashAttention = "auto"
+    batch: int = 512
+    engine: str = CURRENT
+    unified: bool = False
+    swa_full: bool = False
+    draft_tokens: int = 0  # of speculative decoding with the model's own draft blocks
+    projector: int = 0  # bytes of a separate projector file
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """A device that can hold layers. `free` and `total` in bytes; `free` after the runner's own context."""
+
+    name: str = "GPU0"
+    kind: str = "cuda"  # cuda, rocm, vulkan, metal, other
+    free: int = 0
+    total: int = 0
+    unified: bool = False  # its memory is the host's
+    compute_capability: float = 0.0
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """Where each layer lies: `layers[i]` is the device of block i, the last entry that of the output; HOST is -1.
+
+    `host_experts`: blocks whose expert matrices stay in host memory though the block is on a device.
+    """
+
+    layers: tuple[int, ...]
+    host_experts: frozenset[int] = frozenset()
+
+    @property
+    def devices(self) -> int:
+        """How many devices hold something."""
+        return len({d for d in self.layers if d != HOST})
+
+    @property
+    def spilled(self) -> int:
+        """Layers, the output counted, that are not wholly on a device."""
+        return sum(d == HOST for d in self.layers) + len(self.host_experts)
+
+
+class Term(msgspec.Struct, frozen=True):
+    """One part of the memory. `below`, `above`: bytes that the truth may be under or over it."""
+
+    name: str  # weights, cache, window cache, indexer cache, recurrent, compute, output, projector
+    device: int
+    bytes: int
+    kind: Kind
+    below: int = 0
+    above: int = 0
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """All terms of one start, and what the engine does with flash attention."""
+
+    terms: tuple[Term, ...]
+    flash: bool
+    notes: tuple[str, ...] = ()
+
+    def on(self, device: int) -> int:
+        """Bytes on a device (or the host)."""
+        return sum(t.bytes for t in self.terms if t.device == device)
+
+    def most(self, device: int) -> int:
+        """Bytes on a device at the upper end of every band."""
+        return sum(t.bytes + t.above for t in self.terms if t.device == device)
+
+    def least(self, device: int) -> int:
+        """Bytes on a device at the lower end of every band."""
+        return sum(t.bytes - t.below for t in self.terms if t.device == device)
+
+    def total(self, name: str | None = None) -> int:
+        """Bytes of one term, or of all, over all devices and the host."""
+        return sum(t.bytes for t in self.terms if name is None or t.name == name)
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The engine will not start with this request; `why` in the user's words."""
+
+    why: str
+
+
+def whole(hyper: Hyper, device: int = 0) -> Layout:
+    """Everything on one device (or, with HOST, on the host)."""
+    return Layout((device,) * (hyper.blocks + 1))
+
+
+def refusal(hyper: Hyper, request: Request) -> Refused | None:
+    """Why the engine would refuse to create the context, or None (llama_init_from_model)."""
+    if request.slots > 256:
+        return Refused(f"the engine takes at most 256 slots, not {request.slots}")
+    for name in (request.type_k, request.type_v):
+        if name not in ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"):
+            return Refused(f"the engine does not know the cache type {name}")
+    off = request.flash_attention == "off" or not hyper.family.flash_attention
+    if quantized(request.type_v) and off and hyper.widths.caches:
+        return Refused(f"a {request.type_v} cache needs flash attention")
+    if hyper.latent and request.type_k != request.type_v:
+        return Refused("latent attention needs the same cache type for keys and values")
+    for layer in hyper.layers:
+        if quantized(request.type_k) and layer.k and not off and layer.key % 32:
+            return Refused(f"heads of {layer.key} cannot be stored as {request.type_k}")
+        if quantized(request.type_v) and layer.v and layer.value % 32:
+            return Refused(f"heads of {layer.value} cannot be stored as {request.type_v}")
+    return None
+
+
+def flash(hyper: Hyper, request: Request, devices: tuple[Device, ...]) -> bool:
+    """Whether flash attention ends up on."""
+    if request.flash_attention == "off" or not hyper.family.flash_attention:
+        return False
+    if request.flash_attention == "on" or quantized(request.type_v):
+        return True
+    return not any(d.kind == "cuda" and not _cuda_has_kernel(hyper) for d in devices)
+
+
+def _cuda_has_kernel(hyper: Hyper) -> bool:
+    for layer in hyper.layers:
+        if not layer.heads or not layer.k:
+            continue
+        key, value = layer.key, int(hyper.keys.get("attention.kv_lora_rank", layer.value)) if hyper.latent else layer.value
+        group = layer.heads // max(layer.kv_heads, 1)
+        if _CUDA_KERNELS.get(key) == value:
+            continue
+        wanted = _CUDA_GROUPED.get(key)
+        if wanted is None or wanted[0] != value or group < 2 or group % wanted[1]:
+            return False
+    return True
+
+
+def predict(hyper: Hyper, request: Request, devices: tuple[Device, ...], layout: Layout | None = None) -> Prediction:
+    """Predict the memory of one start. Without a layout everything lies on the first device, or on the host."""
+    layout = layout if layout is not None else whole(hyper, 0 if devices else HOST)
+    total = request.context * request.slots
+    on = flash(hyper, request, devices)
+    transposed = request.flash_attention == "off" or not hyper.family.flash_attention
+    ubatch = min(request.batch, total)
+    at = cells(total, request.slots, ubatch, hyper.window, unified=request.unified, swa_full=request.swa_full)
+    graph = Graph(ubatch, total, request.slots, at, on, transposed, request.type_k, request.type_v, any(d.kind == "cuda" for d in devices), request.engine)
+    terms = _weights(hyper, layout)
+    terms += _caches(hyper, request, layout, at, transposed)
+    terms += _computes(hyper, graph, layout, len(devices))
+    terms.append(Term("output", HOST, output_bytes(hyper, request.slots), "exact"))
+    if request.projector:
+        terms.append(Term("projector", 0 if devices else HOST, request.projector, "exact"))
+    notes = () if hyper.known else (f"the architecture {hyper.architecture} is not known: taken for a plain decoder",)
+    return Prediction(tuple(terms), on, notes)
+
+
+def _weights(hyper: Hyper, layout: Layout) -> list[Term]:
+    w = hyper.weights
+    sums: dict[int, int] = {HOST: w.input}
+    for i, device in enumerate(layout.layers[:-1]):
+        at = sums.get(device, w.other if device != HOST else 0)
+        if i in layout.host_experts and device != HOST:
+            sums[HOST] += w.experts[i]
+            at -= w.experts[i]
+        sums[device] = (sums[HOST] if device == HOST else at) + w.blocks[i]
+    last = layout.layers[-1]
+    if last == HOST:
+        sums[HOST] += w.output - w.tied  # a tied output is not copied where its original is
+    else:
+        sums[last] = sums.get(last, 0) + w.output
+    kind: Kind = "exact" if hyper.known else "modelled"
+    return [Term("weights", device, size, kind) for device, size in sorted(sums.items()) if size]
+
+
+def _caches(hyper: Hyper, request: Request, layout: Layout, at: Cells, transposed: bool) -> list[Term]:
+    kind: Kind = "exact" if hyper.known else "unknown"
+    sums: dict[tuple[str, int], int] = {}
+    uniform = layout.layers[0] if len(set(layout.layers)) == 1 else None
+    blocks: list[tuple[int, int, object]] = []
+    if uniform is not None:
+        pairs = [(uniform, count, layer) for layer, count in hyper.groups]
+    else:  # draft blocks follow the last block of the trunk
+        places = layout.layers[:-1] + (layout.layers[-1],) * (len(hyper.layers) - len(layout.layers) + 1)
+        pairs = [(place, 1, layer) for place, layer in zip(places, hyper.layers, strict=False)]
+    del blocks
+    for device, count, layer in pairs:
+        if layer.k or layer.v:
+            main, index = layer_bytes(hyper, layer, at, request.type_k, request.type_v, transposed=transposed, padded=device != HOST)
+            name = "window cache" if layer.swa else "cache"
+            sums[name, device] = sums.get((name, device), 0) + main * count
+            if index:
+                sums["indexer cache", device] = sums.get(("indexer cache", device), 0) + index * count
+        if layer.r or layer.s:
+            size = state_bytes(layer, request.slots, request.draft_tokens)
+            sums["recurrent", device] = sums.get(("recurrent", device), 0) + size * count
+    return [Term(name, device, size, kind) for (name, device), size in sums.items()]
+
+
+def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[Term]:
+    """The compute buffers of every device and of the host."""
+    tok, buffers = compute.tokens(graph), compute.buffers(hyper, graph)
+    limits = band(hyper, graph)
+    used = {d for d in layout.layers if d != HOST}
+    if not devices:
+        size = buffers.device + 4 * tok * hyper.embedding
+        return [_modelled(HOST, size, limits, hyper)]
+    spilled = any(d == HOST for d in layout.layers) or bool(layout.host_experts)
+    pipeline = len(used) > 1 and not spilled
+    extra = 4 * tok * (hyper.embedding + int(compute.mask(hyper, graph))) * (COPIES - 1) if pipeline else 0
+    found = []
+    for device in range(devices):
+        if device not in used and not (spilled and device == 0):
+            continue
+        size = buffers.device
+        if pipeline:
+            size = _share(hyper, graph, layout, device, buffers.device) + extra
+            size += 4 * tok * hyper.embedding if device == layout.layers[0] else 0
+            if not any(d == device for d in layout.layers[:-1]):  # only the output: a row a slot
+                size = 4 * graph.slots * (hyper.vocabulary + 2 * hyper.embedding)
+        if spilled and device == 0:
+            size += _borrowed(hyper, graph, layout)
+        found.append(_modelled(device, size, limits, hyper))
+    host = buffers.host * (2 if pipeline else 1)
+    found.append(Term("compute", HOST, host, "modelled", host // 20, host // 20))
+    return found
+
+
+def _share(hyper: Hyper, graph: Graph, layout: Layout, device: int, full: int) -> int:
+    """A device that has only the last block computes its feed-forward for the rows that are put out, not for all."""
+    if sum(d == device for d in layout.layers[:-1]) != 1 or layout.layers[-2] != device:
+        return full
+    return int(4 * compute.tokens(graph) * (compute.inputs(hyper, graph) + compute.attention(hyper, graph)))
+
+
+def _borrowed(hyper: Hyper, graph: Graph, layout: Layout) -> int:
+    """What a device borrows for large batches: the largest matrix left on the host is copied over (op offload)."""
+    w = hyper.weights
+    largest = max((w.largest[i] for i, d in enumerate(layout.layers[:-1]) if d == HOST or i in layout.host_experts), default=0)
+    if layout.layers[-1] == HOST:
+        largest = max(largest, w.output_largest if graph.slots >= 32 else 0)
+    return largest
+
+
+def _modelled(device: int, size: int, limits: Band, hyper: Hyper) -> Term:
+    kind: Kind = "modelled" if hyper.known else "unknown"
+    return Term("compute", device, size, kind, int(size * limits.below), int(size * limits.above))

@@ -188,8 +188,8 @@ def _write(path: str, index: Index, members: dict[str, bytes]) -> None:
 class Replay:
     """A bundle in the place of a host. What it does not hold is Missing("unasked").
 
-    Read in memory, at most `archive.TOTAL_BYTES` in `archive.MEMBERS` members; archives with links, absolute names or `..` are
-    refused whole. Failure where `path` is no bundle.
+    Read in memory, at most `archive.TOTAL_BYTES` in `archive.MEMBERS` members; archives with links, absolute names
+    or `..` are refused whole. Failure where `path` is no bundle.
 
     Three sources are also answered by a near one, so that a bundle serves releases that ask a little otherwise:
     `systemctl show` of a unit whatever the list of properties, `journalctl` whatever `-n` and `--output-fields`,

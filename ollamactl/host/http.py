@@ -61,6 +61,8 @@ def ask(
         kept = response.read(limit + 1)
         if expired.is_set():
             raise TimeoutError
+        if response.length and len(kept) <= limit:  # http.client says nothing where a limit was asked for
+            raise http.client.IncompleteRead(kept, response.length)
         note = ""
         if len(kept) > limit:
             kept, note = kept[:limit], f"cut: at {limit} bytes"

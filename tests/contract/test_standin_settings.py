@@ -32,7 +32,8 @@ ENV: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 # Loaded, with three requests and an /api/show, as they were recorded
 LOADED = (
-    "01-defaults", "02-parallel4", "03-parallel4-ctx8192", "06a-kv-q8_0-fa1", "06b-kv-q4_0-fa1", "06c-kv-q8_0-fa-unset",
+    "01-defaults", "02-parallel4", "03-parallel4-ctx8192", "06a-kv-q8_0-fa1", "06b-kv-q4_0-fa1",
+    "06c-kv-q8_0-fa-unset",
     "06e-fa1-only", "06f-kv-uppercase-Q8_0", "07a-parallel-abc", "07b-parallel-minus1", "07c-parallel-0",
     "07d-maxqueue-0", "07e-ctx-xyz", "07f-keepalive-bogus", "07h-host-0000", "07i-maxloaded-abc",
     "07j-parallel-4.0-and-space", "10e-two-dropins-and-bak", "10f-reset-by-empty-environment",
@@ -41,7 +42,14 @@ LOADED = (
 # These load the real model, whose buffers, sizes and tokens can be compared; the others a tiny one under its name
 REAL = ("01-defaults", "02-parallel4", "03-parallel4-ctx8192", "06a-kv-q8_0-fa1")
 FAILING = ("07g-kv-q9_9", "07m-parallel300-over-256-seqs", "07o-parallel64-ctx131072-LimitAS3G")
-ORDER = ("server config", "Listening on", "vram-based default", "starting llama-server", "loaded runners", "[GIN] 200 POST")
+ORDER = (
+    "server config",
+    "Listening on",
+    "vram-based default",
+    "starting llama-server",
+    "loaded runners",
+    "[GIN] 200 POST",
+)
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +107,9 @@ def test_settings_as_recorded(root: Path, tiny: Path, tmp_path: Path, scenario: 
         server.generate(stream=False)
         last = server.generate().body.splitlines()[-1]
         ps = server.call("GET", "/api/ps").json()
-        shown = subprocess.run([str(root / "usr/local/bin/ollama"), "ps"], env=server.env | {"OLLAMA_HOST": f"127.0.0.1:{server.port}"},
-                               capture_output=True, text=True, check=True).stdout  # fmt: skip
+        env = server.env | {"OLLAMA_HOST": f"127.0.0.1:{server.port}"}
+        command = [str(root / "usr/local/bin/ollama"), "ps"]
+        shown = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
         slots = call(server.runner_port(), "GET", "/slots").json()
         metrics = call(server.runner_port(), "GET", "/metrics").status
         (runner,) = server.runners()
@@ -138,7 +147,10 @@ def test_settings_as_recorded(root: Path, tiny: Path, tmp_path: Path, scenario: 
     assert not real or abs(row["size"] - before["size"]) < 2 * 2**20
     head, data = shown.splitlines()
     assert head.split() == text(scenario, "ollama_ps.txt").splitlines()[0].split()
-    assert re.fullmatch(r"gemma3:270m    [0-9a-f]{12}    [\d.]+ [KM]B +100% CPU     \d+    +\d+ (minutes|seconds|hours).*from now    ", data)
+    assert re.fullmatch(
+        r"gemma3:270m    [0-9a-f]{12}    [\d.]+ [KM]B +100% CPU     \d+    +\d+ (minutes|seconds|hours).*from now    ",
+        data,
+    )
 
     for answer, name in ((first.body, "generate_nonstream_first.json"), (last, "generate_stream_last.json")):
         reply, known = json.loads(answer), load(scenario, name)
@@ -178,7 +190,13 @@ def test_context_beyond_training_is_clipped(root: Path, tmp_path: Path) -> None:
     with start(root, tmp_path, scenario) as server:
         server.wait_ready()
         process = subprocess.Popen(
-            ["curl", "-s", f"http://127.0.0.1:{server.port}/api/generate", "-d", '{"model":"gemma3:270m","prompt":"a"}'],
+            [
+                "curl",
+                "-s",
+                f"http://127.0.0.1:{server.port}/api/generate",
+                "-d",
+                '{"model":"gemma3:270m","prompt":"a"}',
+            ],
             stdout=subprocess.DEVNULL,
         )
         server.wait_line("waiting for llama-server to start responding")
@@ -186,7 +204,10 @@ def test_context_beyond_training_is_clipped(root: Path, tmp_path: Path) -> None:
         process.wait()
         server.wait_line("aborting load")
     part = ("requested context", "starting llama-server", "server config")
-    pick = [[line for line in lines if any(word in line for word in part)] for lines in (own(server.lines()), journal(scenario))]
+    pick = [
+        [line for line in lines if any(word in line for word in part)]
+        for lines in (own(server.lines()), journal(scenario))
+    ]
     assert pick[0] == pick[1]
 
 
@@ -252,7 +273,9 @@ def test_request_log(root: Path, tiny: Path, tmp_path: Path) -> None:
             server.generate(stream=stream)
         server.call("POST", "/api/show", {"model": "gemma3:270m"})
     assert_same_lines(own(server.lines()), journal(scenario))
-    (body, *_), (script, *_) = (sorted(tmp_path.glob(f"ollama-request-logs-*/*_{end}")) for end in ("body.json", "request.sh"))
+    (body, *_), (script, *_) = (
+        sorted(tmp_path.glob(f"ollama-request-logs-*/*_{end}")) for end in ("body.json", "request.sh")
+    )
     assert json.loads(body.read_text())["model"] == "gemma3:270m"
     assert script.read_text().startswith("curl ")
 

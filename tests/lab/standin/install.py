@@ -63,13 +63,19 @@ def libpython() -> Path:
     """The shared library of this Python. Raises FileNotFoundError with what to install."""
     name = sysconfig.get_config_var("INSTSONAME") or ""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    folders = [sysconfig.get_config_var("LIBDIR"), f"{sys.base_prefix}/lib", f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}"]
+    folders = [
+        sysconfig.get_config_var("LIBDIR"),
+        f"{sys.base_prefix}/lib",
+        f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}",
+    ]
     for folder in folders:
         for file in (name, f"libpython{version}.so.1.0", f"libpython{version}.so"):
             path = Path(str(folder)) / file
             if file.startswith("libpython") and ".so" in file and path.exists():
                 return path
-    raise FileNotFoundError(f"no shared libpython{version}: install libpython{version} (Debian), or build Python with --enable-shared")
+    raise FileNotFoundError(
+        f"no shared libpython{version}: install libpython{version} (Debian), or build Python with --enable-shared"
+    )
 
 
 def launcher(cache: Path) -> Path:
@@ -126,9 +132,17 @@ def _account(root: Path) -> None:
     """The system account of the service, and its home."""
     passwd, group = root / "etc/passwd", root / "etc/group"
     if not any(line.startswith("ollama:") for line in passwd.read_text().splitlines()):
-        used = {int(line.split(":")[2]) for file in (passwd, group) for line in file.read_text().splitlines() if line.count(":") > 2}
+        used = {
+            int(line.split(":")[2])
+            for file in (passwd, group)
+            for line in file.read_text().splitlines()
+            if line.count(":") > 2
+        }
         number = next(candidate for candidate in range(998, 100, -1) if candidate not in used)
-        for file, line in ((group, f"ollama:x:{number}:\n"), (passwd, f"ollama:x:{number}:{number}::/usr/share/ollama:/bin/false\n")):
+        for file, line in (
+            (group, f"ollama:x:{number}:\n"),
+            (passwd, f"ollama:x:{number}:{number}::/usr/share/ollama:/bin/false\n"),
+        ):
             text = file.read_text()
             file.write_text(text + ("" if text.endswith("\n") else "\n") + line)
     entry = next(line for line in passwd.read_text().splitlines() if line.startswith("ollama:")).split(":")
@@ -139,7 +153,7 @@ def _account(root: Path) -> None:
 
 
 def _open_to_all(root: Path, path: Path) -> None:
-    """Lets the account pass through folders such as /root, under the root only (an overlay keeps the host as it is)."""
+    """Lets the account pass through folders such as /root, under the root only: an overlay keeps the host as is."""
     for folder in [*reversed(path.parents), path]:
         inside = root / folder.relative_to("/")
         if inside.is_dir() and not inside.is_symlink():

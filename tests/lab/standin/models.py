@@ -36,7 +36,7 @@ def gemma(cache: Path) -> Path:
 
 
 def embedding(cache: Path) -> Path:
-    """The same weights under the architecture gemma-embedding, with a pooling type: what forces one slot in silence."""
+    """The same weights as gemma-embedding with a pooling type: what forces one slot in silence."""
     link = cache / "gemma-embedding.gguf"
     if not link.exists():
         _add(cache, link, _as_embedding(gemma(cache).read_bytes()))
@@ -138,7 +138,8 @@ def _tiny(arch: str, meta: dict[str, Any], tensors: list[tuple[str, tuple[int, .
     pairs: dict[str, Any] = {
         "general.architecture": arch, "general.name": "tiny", "general.file_type": 0,
         f"{arch}.context_length": 32768, f"{arch}.embedding_length": _WIDTH, f"{arch}.block_count": layers,
-        f"{arch}.feed_forward_length": _INNER, f"{arch}.attention.head_count": 2, f"{arch}.attention.key_length": _HEAD,
+        f"{arch}.feed_forward_length": _INNER, f"{arch}.attention.head_count": 2,
+        f"{arch}.attention.key_length": _HEAD,
         f"{arch}.attention.value_length": _HEAD, f"{arch}.attention.layer_norm_rms_epsilon": 1e-5,
         f"{arch}.rope.dimension_count": _HEAD, f"{arch}.vocab_size": _WORDS,
         **{f"{arch}.{key}": value for key, value in meta.items()},
@@ -177,9 +178,12 @@ def _attention(layer: int) -> list[tuple[str, tuple[int, ...]]]:
 def _tiny_lfm2() -> bytes:
     tensors = [
         ("token_embd_norm.weight", (_WIDTH,)), ("blk.0.shortconv.conv.weight", (3, _WIDTH)),
-        ("blk.0.shortconv.in_proj.weight", (_WIDTH, 3 * _WIDTH)), ("blk.0.shortconv.out_proj.weight", (_WIDTH, _WIDTH)),
+        ("blk.0.shortconv.in_proj.weight", (_WIDTH, 3 * _WIDTH)),
+        ("blk.0.shortconv.out_proj.weight", (_WIDTH, _WIDTH)),
     ]  # fmt: skip
-    return _tiny("lfm2", {"attention.head_count_kv": [0, 1], "shortconv.l_cache": 3}, tensors + _attention(1), layers=2)
+    return _tiny(
+        "lfm2", {"attention.head_count_kv": [0, 1], "shortconv.l_cache": 3}, tensors + _attention(1), layers=2
+    )
 
 
 def _tiny_gemma3() -> bytes:

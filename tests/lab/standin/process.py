@@ -33,11 +33,14 @@ class Answer(NamedTuple):
 class Server:
     """`ollama serve` with variables; its output is in `lines()`. Use as a context manager."""
 
-    def __init__(self, root: Path, work: Path, variables: dict[str, Any] | None = None, address_space: int = 0) -> None:
+    def __init__(
+        self, root: Path, work: Path, variables: dict[str, Any] | None = None, address_space: int = 0
+    ) -> None:
         self.root, self.output = root, work / "output.txt"
         self.port = free_port()
         self.env = {
-            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(work), "LANG": "C.UTF-8",
+            "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": str(work),
+            "LANG": "C.UTF-8",
             "TMPDIR": str(work), "OLLAMA_HOST": f"127.0.0.1:{self.port}", "OLLAMA_MODELS": str(root / MODELS),
         }  # fmt: skip
         self.env |= {key: str(value) for key, value in (variables or {}).items()}

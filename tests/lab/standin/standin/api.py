@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fnmatch
-import ipaddress
 import json
-import socket
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
-from . import envconfig, gguf, options, store, switches
+from . import gguf, options, store, switches
 from .engine import LoadFailed, RunnerGone
 from .gofmt import log, rfc3339nano
+from .guard import allowed
 from .httpd import Exchange
 from .requestlog import RequestLog
 from .scheduler import Busy, Loaded, Request, Scheduler
@@ -32,7 +30,7 @@ class Api:
     async def handle(self, x: Exchange) -> None:
         if switches.hang() == "answer":
             await asyncio.Event().wait()
-        if not self._allowed(x):
+        if not allowed(x, self.loopback):
             x.send(403, b"", "")
             return
         if x.method == "OPTIONS":
@@ -54,16 +52,6 @@ class Api:
         else:
             x.send(404, b"404 page not found", "text/plain")
 
-    def _allowed(self, x: Exchange) -> bool:
-        origin = x.headers.get("origin", "")
-        if origin and origin.partition("://")[2] != x.headers.get("host"):
-            if not any(fnmatch.fnmatchcase(origin, pattern) for pattern in envconfig.origins()):
-                return False
-            x.extra["Access-Control-Allow-Origin"] = origin
-        if not self.loopback:  # a server that listens beyond this machine accepts every name
-            return True
-        return host_allowed(x.headers.get("host", ""))
-
     def root(self, x: Exchange) -> None:
         x.send(200, b"Ollama is running", "text/plain; charset=utf-8")
 
@@ -79,8 +67,10 @@ class Api:
             # busy since its load: not yet idle, so nothing has set the time
             expires = item.expires_ns or time.time_ns() + item.keep_alive
             rows.append({
-                "name": item.model.name, "model": item.model.name, "size": item.runner.size, "digest": item.model.digest,
-                "details": item.model.details(), "expires_at": rfc3339nano(expires), "size_vram": item.runner.size_vram,
+                "name": item.model.name, "model": item.model.name, "size": item.runner.size,
+                "digest": item.model.digest,
+                "details": item.model.details(), "expires_at": rfc3339nano(expires),
+                "size_vram": item.runner.size_vram,
                 "context_length": item.num_ctx,
             })  # fmt: skip
         x.json(200, {"models": sorted(rows, key=lambda row: row["expires_at"], reverse=True)})
@@ -117,7 +107,9 @@ class Api:
 
     def _model(self, name: str, use: str = "run") -> store.Model:
         model = store.find(name)
-        if (use, model.path) not in self._warned and not self._is_embedding(model):  # what runs and what is shown have caches of their own
+        if (use, model.path) not in self._warned and not self._is_embedding(
+            model
+        ):  # what runs and what is shown have caches of their own
             self._warned.add((use, model.path))
             log.warn(
                 "images.go:798", "model is missing tokenizer.chat_template and Go TEMPLATE support is unavailable; "
@@ -221,7 +213,7 @@ class Api:
 
     async def _events(
         self, x: Exchange, loaded: Loaded, merged: dict[str, Any], prompt: str
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncGenerator[dict[str, Any], None]:
         """The engine's events of one completion, once a slot is free. The wait for one has no limit."""
         runner = loaded.runner
         log.debug("llama_server.go:1529", "llama-server completion request", media=0, prompt_len=len(prompt))
@@ -246,7 +238,9 @@ class Api:
         if len(tokens) < loaded.num_ctx:
             return prompt
         limit = loaded.num_ctx - (loaded.num_ctx - keep) // 2
-        log.warn("llama_server.go:317", "truncating input prompt", limit=limit, prompt=len(tokens), keep=keep, new=limit)
+        log.warn(
+            "llama_server.go:317", "truncating input prompt", limit=limit, prompt=len(tokens), keep=keep, new=limit
+        )
         return tokens[:keep] + tokens[keep - limit :]
 
     async def _chat_prompt(self, loaded: Loaded, messages: Any) -> str:
@@ -290,21 +284,3 @@ def durations(event: dict[str, Any], total_ns: int, loaded_ns: int) -> dict[str,
         "prompt_eval_duration": round(times["prompt_ms"] * 1000) * 1000, "eval_count": event["tokens_predicted"],
         "eval_duration": round(times["predicted_ms"] * 1000) * 1000,
     }  # fmt: skip
-
-
-def host_allowed(header: str) -> bool:
-    """Ollama's guard against DNS rebinding on a loopback listener."""
-    name = header
-    if header.startswith("["):
-        name = header[1:].partition("]")[0]
-    elif header.count(":") == 1:
-        name = header.partition(":")[0]
-    try:
-        address = ipaddress.ip_address(name)
-        return address.is_loopback or address.is_private or address.is_unspecified
-    except ValueError:
-        pass
-    name = name.lower()
-    return name in ("", "localhost", socket.gethostname().lower()) or name.endswith((".localhost", ".local", ".internal"))
-
-

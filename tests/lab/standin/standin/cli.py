@@ -19,7 +19,9 @@ def _call(path: str, body: Any = None) -> Any:
     host = "127.0.0.1" if host in ("0.0.0.0", "::", "") else host
     data = None if body is None else json.dumps(body).encode()
     url = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{path}"
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(urllib.request.Request(url, data), timeout=60) as answer:
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+        urllib.request.Request(url, data), timeout=60
+    ) as answer:
         return json.load(answer)
 
 
@@ -88,7 +90,7 @@ def main(arguments: list[str]) -> int:
         elif command == "stop" and len(arguments) > 1:
             _call("/api/generate", {"model": arguments[1], "keep_alive": 0})
         else:
-            print(f"Error: unknown command {command!r} for \"ollama\"", file=sys.stderr)
+            print(f'Error: unknown command {command!r} for "ollama"', file=sys.stderr)
             return 1
     except urllib.error.HTTPError as error:
         print(f"Error: {json.load(error).get('error', error)}", file=sys.stderr)

@@ -17,7 +17,9 @@ from . import envconfig, switches
 from .gofmt import log, raw
 
 # Lines that Ollama keeps as the cause of a failed load
-_CAUSE = re.compile(rb"insufficient memory|failed to allocate|failed to initialize the context|error loading model|GGML_ASSERT")
+_CAUSE = re.compile(
+    rb"insufficient memory|failed to allocate|failed to initialize the context|error loading model|GGML_ASSERT"
+)
 _BUFFER = re.compile(rb"^\S+:\s+(\S+) (model|KV|compute|RS)? *(?:output)? *buffer size\s*=\s*([\d.]+) MiB")
 _POLL = 0.25  # seconds between two looks at a loading runner
 
@@ -98,7 +100,15 @@ class Runner:
 
     def command(self) -> list[str]:
         if switches.has_old_runner():
-            return [program("ollama"), "runner", "--ollama-engine", "--model", self.spec.model, "--port", str(self.port)]
+            return [
+                program("ollama"),
+                "runner",
+                "--ollama-engine",
+                "--model",
+                self.spec.model,
+                "--port",
+                str(self.port),
+            ]
         head = [program("llama-server"), "--model", self.spec.model, "--port", str(self.port), "--host", "127.0.0.1"]
         return [*head, "--no-webui", "--offline", *self.spec.arguments()]
 
@@ -204,7 +214,9 @@ class Runner:
             return True
         code = self.process.returncode if self.process else 0
         number = -(code or 0)
-        log.warn("llama_server.go:1196", "llama-server process no longer running", sys=number, string=exit_text(code or 0))
+        log.warn(
+            "llama_server.go:1196", "llama-server process no longer running", sys=number, string=exit_text(code or 0)
+        )
         return False
 
     async def _open(self, method: str, path: str, body: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, int]:

@@ -165,7 +165,14 @@ def values() -> dict[str, str]:
         "OLLAMA_REMOTES": lambda: "[" + " ".join(remotes.split(",") if remotes else ["ollama.com"]) + "]",
     }
     out = {key: read() for key, read in special.items()}
-    order = ("GPU_OVERHEAD", "MAX_LOADED_MODELS", "MAX_QUEUE", "MAX_TRANSFER_STREAMS", "NUM_PARALLEL", "CONTEXT_LENGTH")
+    order = (
+        "GPU_OVERHEAD",
+        "MAX_LOADED_MODELS",
+        "MAX_QUEUE",
+        "MAX_TRANSFER_STREAMS",
+        "NUM_PARALLEL",
+        "CONTEXT_LENGTH",
+    )
     out |= {f"OLLAMA_{key}": str(uint(f"OLLAMA_{key}")) for key in order}
     out |= {key: "true" if boolean(key) else "false" for key in BOOLS}
     return out | {key: var(key) for key in TEXTS}

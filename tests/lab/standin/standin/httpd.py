@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
-from typing import Any
+from typing import Any, ClassVar
 
 from .gofmt import dumps, gin
 
@@ -62,7 +62,7 @@ Handler = Callable[[Exchange], Awaitable[None]]
 class Connection(asyncio.Protocol):
     """Requests one after the other; a client that closes cancels the one that runs."""
 
-    open: set[Connection] = set()
+    open: ClassVar[set[Connection]] = set()
     stopping = False  # a server that ends cuts its streams without an access line
 
     def __init__(self, handler: Handler) -> None:

@@ -7,6 +7,7 @@ are its own. xllamacpp does not offer that parser to Python, but exports its sym
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import signal
 import sys
@@ -55,7 +56,7 @@ def main(arguments: list[str]) -> int:
 def old_runner(arguments: list[str]) -> int:
     """`ollama runner --ollama-engine --model M --port P` of releases 0.11.5 to 0.24: slots and context do not stand in
     its command line, so they come in a variable of our own."""
-    given = dict(zip(arguments[1::1], arguments[2::1], strict=False))
+    given = dict(itertools.pairwise(arguments[1:]))
     model, port = given["--model"], given["--port"]
     rest = os.environ["STANDIN_RUNNER_ARGS"].split()
     return main(["--model", model, "--port", port, "--host", "127.0.0.1", *rest])

@@ -7,7 +7,18 @@ from typing import Any
 from . import envconfig, gofmt, store
 from .gofmt import MAX_DURATION, log
 
-INTS = {"num_ctx", "num_batch", "num_gpu", "main_gpu", "num_thread", "num_keep", "seed", "num_predict", "top_k", "repeat_last_n"}
+INTS = {
+    "num_ctx",
+    "num_batch",
+    "num_gpu",
+    "main_gpu",
+    "num_thread",
+    "num_keep",
+    "seed",
+    "num_predict",
+    "top_k",
+    "repeat_last_n",
+}
 FLOATS = {"top_p", "min_p", "typical_p", "repeat_penalty", "temperature", "presence_penalty", "frequency_penalty"}
 DEFAULT_CTX = 4096  # a host without a GPU
 _DEFAULTS: dict[str, Any] = {

@@ -189,7 +189,9 @@ class Scheduler:
         log.debug("runner.go:42", "overall device VRAM discovery took", duration=duration(20290))
         if self._max_loaded == 0:
             self._max_loaded = self._limit()
-            log.debug("sched.go:290", "updating default concurrency", OLLAMA_MAX_LOADED_MODELS=self._limit(), gpu_count=0)
+            log.debug(
+                "sched.go:290", "updating default concurrency", OLLAMA_MAX_LOADED_MODELS=self._limit(), gpu_count=0
+            )
         if not self.loaded:
             log.debug("sched.go:299", "loading first model", model=model.path)
         parallel = max(envconfig.uint("OLLAMA_NUM_PARALLEL"), 1)
@@ -204,7 +206,13 @@ class Scheduler:
         began = runner.began = time.monotonic()
         await runner.start()
         total, free, swap = memory()
-        log.info("sched.go:613", "system memory", total=human_bytes2(total), free=human_bytes2(free), free_swap=human_bytes2(swap))
+        log.info(
+            "sched.go:613",
+            "system memory",
+            total=human_bytes2(total),
+            free=human_bytes2(free),
+            free_swap=human_bytes2(swap),
+        )
         log.info("llama_server.go:1048", "loading model via llama-server", model=model.path)
         await self._wait(runner, request)
         log.info("images.go:381", "template selection", model=model.full_name, selected="none", renderer="", parser="",
@@ -222,10 +230,13 @@ class Scheduler:
 
     async def _wait(self, runner: Runner, request: Request) -> None:
         ready = asyncio.ensure_future(runner.wait_ready())
-        await asyncio.wait({ready, request.future}, return_when=asyncio.FIRST_COMPLETED)
+        waits: set[asyncio.Future[Any]] = {ready, request.future}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         if not ready.done():
             ready.cancel()
-            log.warn("llama_server.go:1301", "client connection closed before llama-server finished loading, aborting load")
+            log.warn(
+                "llama_server.go:1301", "client connection closed before llama-server finished loading, aborting load"
+            )
             await runner.stop()
             raise LoadFailed("context canceled")
         try:
@@ -239,10 +250,16 @@ class Scheduler:
             parallel = 1  # without a word
         elif file.arch in SINGLE_SLOT and parallel > 1:
             parallel = 1
-            log.warn("sched.go:553", "model architecture does not currently support parallel requests", architecture=file.arch)
+            log.warn(
+                "sched.go:553",
+                "model architecture does not currently support parallel requests",
+                architecture=file.arch,
+            )
         mmap = bool(options.get("use_mmap"))
         if options.get("use_mmap") is None:
-            log.info("sched.go:1147", "disabling mmap for llama-server load by default", model=model.path, reason="cpu")
+            log.info(
+                "sched.go:1147", "disabling mmap for llama-server load by default", model=model.path, reason="cpu"
+            )
         log.info("server.go:109", "using llama-server for model", model=model.path)
         ctx, trained = int(options["num_ctx"]), int(file.key("context_length", 0))
         if trained and ctx > trained:

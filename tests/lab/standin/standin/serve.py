@@ -107,7 +107,9 @@ def _discovery_details(took: str) -> None:
     log.debug("llama_server.go:121", "llama-server discovery: stopped subprocess after collecting GPU info",
               exit="unknown", libDirs=folders)  # fmt: skip
     log.debug("llama_server.go:52", "llama-server device discovery took", duration=took, libDirs=folders)
-    log.debug("runner.go:494", "bootstrap discovery took", duration=took, OLLAMA_LIBRARY_PATH=folders, extra_envs="map[]")
+    log.debug(
+        "runner.go:494", "bootstrap discovery took", duration=took, OLLAMA_LIBRARY_PATH=folders, extra_envs="map[]"
+    )
     log.debug("runner.go:131", "evaluating which, if any, devices to filter out", initial_count=0)
     log.debug("runner.go:42", "GPU bootstrap discovery took", duration=took)
 

@@ -29,7 +29,7 @@ EVENTS: tuple[Event, ...] = (
     Event("prompt_truncated", "input truncated", "text", "up to 0.3", r"n_ctx[\"=: ]+(?P<limit>\d+)"),
     Event("num_ctx_capped", "requested context size too large for model", "msg", "0.9.3 –"),
     Event("low_vram_mode", "entering low vram mode", "msg", "0.11.4 – 0.15.4"),
-    Event("context_shift", "context shift", "text", "", r"n_keep = (?P<keep>\d+).*?n_discard = (?P<discard>\d+)"),
+    Event("context_shift", "context shift", "text", "", r"n_discard\"?[ =:]+(?P<discard>\d+)"),
     Event("context_exceeded", "exceeds the available context size", "text", "0.30 –"),
     Event("context_exceeded", "exceed the available context size", "text", "0.30 –"),
     # slots and queue
@@ -68,7 +68,9 @@ EVENTS: tuple[Event, ...] = (
           r"\((?P<needed>.+?)\) than is available \((?P<free>.+?)\)"),
     Event("system_memory", "system memory", keep=5),
     Event("gpu_memory", "gpu memory", keep=10),
-    Event("memory_estimate", "offload", "prefix", "0.1.32 – 0.12.10", keep=20),
+    Event("memory_estimate", "offload", "msg", "0.5.12 – 0.12.10", keep=20),
+    Event("memory_estimate", "offload to ", "prefix", "0.1.32 – 0.5.11", keep=20),
+    Event("no_layer_fits", "insufficient VRAM to load any model layers", "prefix", "DEBUG", keep=20),
     Event("fits", "new model will fit in available", "prefix", "0.1.33 – 0.12.10", keep=10),
     Event("alloc_failed", "failed to allocate", "text", "", r"buffer of size (?P<bytes>\d+)"),
     Event("alloc_failed", "insufficient memory (attempted", "text", "", r"allocate (?P<mb>[\d.]+) MB"),
@@ -106,6 +108,10 @@ EVENTS: tuple[Event, ...] = (
     Event("gfx_override", "skipping rocm gfx compatibility check", "msg"),
     Event("request_logging", "request debug logging enabled", "prefix", "0.19 –", keep=2),
     # start and folders
+    Event("no_systemd", "systemd is not running", "text", "the installer"),
+    Event("app_respawns", "respawning", "text", "the macOS app", r"server crash (?P<count>\d+)"),
+    Event("client_cannot_connect", "could not connect to ollama", "text", "a client in the same terminal"),
+    Event("client_cannot_connect", "could not locate ollama app", "text", "a client in the same terminal"),
     Event("bind_error", "bind: address already in use", "text", "", r"listen tcp (?P<address>\S+): bind"),
     Event("bind_error", "Only one usage of each socket address", "text", "Windows",
           r"listen tcp (?P<address>\S+): bind"),
@@ -146,6 +152,8 @@ EVENTS: tuple[Event, ...] = (
     Event("assertion_failed", "GGML_ASSERT", "text", "", r"GGML_ASSERT\((?P<condition>.*?)\) failed"),
     Event("panic", "panic: ", "text"),
     Event("panic", "fatal error: ", "text"),
+    Event("panic", "panic recovered", "text"),
+    Event("panic", "http: panic serving", "text"),
     Event("segfault", "SIGSEGV", "text"),
     Event("abort", "SIGABRT", "text"),
     Event("gpu_error", "CUDA error", "text", "", r"CUDA error:? *(?P<error>.*)"),
@@ -266,5 +274,5 @@ _NEEDS_PATTERN = {
 def _groups(row: Event, text: str) -> dict[str, str]:
     if not row.pattern:
         return {}
-    found = _PATTERNS[row.pattern].search(text)
+    found = _PATTERNS[row.pattern].search(text[:4000])
     return {name: value[:VALUE] for name, value in found.groupdict().items() if value} if found else {}

@@ -12,13 +12,13 @@ import re
 # test sees to it that each of its rows has one.
 _STEMS = re.compile(
     rb"rror|anic|ailed|fatal|denied|memory|no such file|No such|kill|SIG|ASSERT|busy|too old|unsupported|Unsupported"
-    rb"|not supported|orward compat|in use|NVRM|Xid|no space|No space|read-only|Read-only|id_ed25519|environment"
+    rb"|not supported|orward compat|in use|NVRM|Xid|no space|No space|read-only|Read-only|id_ed25519|environ"
     rb"|buffer size|slots|timed out|too many|insufficient|nsufficient|not defined|AVX|oom|goroutine|model loaded"
     rb"|invalid character|\.service|\.conf:|Started |Stopp|Starting |Stopping |Deactivated|Scheduled|OOM"
     rb"|input truncated|context shift|n_seq_max|flash_attn|flash attn|V cache|preloaded|proxyconnect|vk::|usable GPU"
     rb"|GPU is|amdgpu|nvidia dev|CUDA-capable|driver|vector ext|kernel image|cache state|prompt cache is|overwritten"
-    rb"|allocate|ouldn't find|magic|rchitecture|init failure|cudaGet|cudaSet|permissions|/dev/kfd|mismatch|management lib"
-    rb"|is not compatible|exceed|corrupted|offset\+size|file bounds|architecture:|shared libraries|rocm library"
+    rb"|allocate|ouldn't find|magic|rchitecture|init failure|cudaGet|cudaSet|permissions|/dev/kfd|mismatch"
+    rb"|management lib|not running|respawning|could not|is not compatible|exceed|corrupted|offset\+size|file bounds|architecture:|shared libraries|rocm library"
 )
 # What may be passed over without looking at the rest of the line: the chatter of a server at work and of a load.
 # In JSON a tab is `\t`. What begins so and says something all the same is excepted here.
@@ -28,8 +28,8 @@ CHATTER = re.compile(
     rb"|     release: id +\d+ \| task -?\d+ \| stop processing: n_tokens = \d+, truncated = 0"
     rb"|  operator\(\): id +\d+ \| task -?\d+ \| "
     rb"(?:new prompt|cached n_tokens|restored|checking|prompt processing|forcing full|erased))"
-    rb"|srv  (?:      update:    -|        load:|       alloc:|update_slots: all|get_availabl:|server_strea|prompt_save"
-    rb"|  operator\(\): (?:chat format|operator)|        stop: cancel|        init: )"
+    rb"|srv  (?:      update:    -|        load:|       alloc:|update_slots: all|get_availabl:|server_strea"
+    rb"|prompt_save|  operator\(\): (?:chat format|operator)|        stop: cancel|        init: )"
     rb"|print_info: (?!n_ctx_train|arch )|llama_model_loader: -|\t(?![\x22])|\\t(?:repeat|dry|top|mirostat)"
     rb"|cmn  common_(?:param|init_: added)|load: +(?:-|control|special|token|printing|\d)"
 ).match

@@ -24,7 +24,6 @@ _KEY = re.compile(r'\s*(?:"([^"\\]*(?:\\.[^"\\]*)*)"|([^\s="]+))=', re.S)
 _PLAIN_TAIL = re.compile(r'(.*?)((?:\s+(?:"[^"]*"|[A-Za-z_][\w.]*)=.*)?)', re.S)
 _ESCAPE = re.compile(r"\\(?:x([0-9a-fA-F]{2})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})|(.))", re.S)
 _SIMPLE = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_CUT = re.compile(r"\s*(?:…|\.\.\.|>)\s*$")
 _RFC3339 = re.compile(
     r"(\d{4})[-/](\d\d)[-/](\d\d)(?:T| - | )(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?\s*(Z|[+-]\d\d:?\d\d)?"
 )
@@ -87,7 +86,8 @@ def _value(text: str, at: int) -> tuple[str, int, bool]:
     if text[at : at + 1] == '"':
         found = _QUOTED.match(text, at)
         if found is None:
-            return _CUT.sub("", unquote(text[at + 1 :])), len(text), True
+            rest = unquote(text[at + 1 :]).rstrip()
+            return rest.removesuffix("…").removesuffix(">").removesuffix("...").rstrip(), len(text), True
         return unquote(found[1]), found.end(), False
     found = _BARE.match(text, at)
     return (found[0], found.end(), False) if found else ("", at, False)

@@ -21,9 +21,9 @@ from ollamactl.report.text import Terminal, columns, day, size
 ALL = tuple(f for f in FEEDS if f != "unit")
 
 
-def gather_all(host: Host, unit: str, origin: str, *, whole_log: bool = False) -> Facts:
+def gather_all(host: Host, unit: str, origin: str) -> Facts:
     """Every fact; what can't be known has its reason in `missing`."""
-    return Collector(host, unit, whole_log=whole_log).facts(ALL, taken=time.time(), origin=origin)
+    return Collector(host, unit).facts(ALL, taken=time.time(), origin=origin)
 
 
 @click.command(short_help="Show what is known of this host, as JSON or in short.")
@@ -103,7 +103,8 @@ def bundle(path: str, unit: str, as_json: bool) -> int:
             f"{path}: a bundle is a .tar.gz file", hint="ollamactl bundle host.tar.gz", code=Exit.USAGE, id="usage"
         )
     recorder = Recorder(LiveHost())
-    found = gather_all(recorder, unit, "live", whole_log=True)
+    found = gather_all(recorder, unit, "live")
+    Collector(recorder, unit, whole_log=True).get("log")  # what came before the current start, for doctor
     removed = recorder.write(path)
     if as_json:
         data = {"path": path, "removed": removed, "missing": {k: str(v) for k, v in found.missing.items()}}

@@ -374,9 +374,11 @@ def journal_args(service: Service) -> tuple[str, ...]:
     return ("journalctl", "-o", "json", "--no-pager", "-q", f"--output-fields={JOURNAL_FIELDS}", *namespace)
 
 
-def log_sources(service: Service, *, whole: bool = False) -> tuple[Source, ...]:
-    """Where the lines of the current invocation are: its head and its tail, or all of it."""
-    for target in (service.standard_output, service.standard_error):
+def log_sources(service: Service, files: tuple[UnitFile, ...], *, whole: bool = False) -> tuple[Source, ...]:
+    """Where the lines of the current invocation are: its head and its tail, or all of it. A file that the output
+    goes to stands in the unit's files only: systemd's own property has no path."""
+    for key in ("StandardOutput", "StandardError"):
+        target = next((value for value, _, _ in reversed(unitfile.values(files, "Service", key))), "")
         kind, _, path = target.partition(":")
         if kind in ("append", "file", "truncate") and path:
             return (command("tail", "-c", str(HEAD_BYTES * 8), "--", path, limit=HEAD_BYTES * 8),)
@@ -394,7 +396,7 @@ def log_(c: Collector) -> Log:
     has = c.need("service")
     if not has.invocation_id and not c.whole_log:
         raise Unknown(Missing("absent", f"{has.id} was not started since boot"))
-    sources = log_sources(has, whole=c.whole_log)
+    sources = log_sources(has, c.get("unit_files") or (), whole=c.whole_log)
     if len(sources) == 1:
         where = "journal" if sources[0].args[0] == "journalctl" else sources[0].args[-1]
         return log.parse_log([c.body(sources[0])], where=where, unit=has.id)
@@ -415,8 +417,9 @@ def start(c: Collector) -> Start:
     has: Service = c.need("service")
     lines: Log = c.need("log")
     mine = lines.start_of(has.invocation_id)
-    if mine is None and lines.form not in ("journal-json",) and lines.starts:
-        mine = lines.starts[-1]
+    if mine is None and lines.where != "journal":  # a file: nothing ties a line to the invocation but its time
+        since = (has.exec_main_start or 0.0) - 1.0
+        mine = next((s for s in reversed(lines.starts) if s.at is None or s.at >= since), None)
     if mine is None:
         raise Unknown(Missing("absent", f"no line of invocation {has.invocation_id[:8] or '-'} in the log"))
     return mine

@@ -131,7 +131,7 @@ OTHERS = [  # settings that the environment does not depend on, right and wrong
     *("Restart=Always", "Restart=no", "Restart=", "KillMode=process", "DevicePolicy=open", "ProtectHome=tmp"),
     *("RestartSec=3", "RestartSec=1min 30", "RestartSec=a", "RestartSec=3s # x", "TimeoutStopSec=infinity"),
     *("MemoryMax=infinity", "MemoryMax=90%", "MemoryMax=1.5G", "MemoryMax=12Q", "MemoryMax=4 GB", "MemoryHigh=8G"),
-    *("WorkingDirectory=x", "WorkingDirectory=-x", "WorkingDirectory=/", "WorkingDirectory=~", "Docs=1", "=1"),
+    *("WorkingDirectory=x", "WorkingDirectory=-x", "WorkingDirectory=/", "WorkingDirectory=-~", "Docs=1", "=1"),
     *('ExecReload=/bin/true "', "ExecReload=/bin/true \\q", "ExecReload=/bin/%2", "ExecReload=/bin/true %i > /x"),
     *("type=simple", "Wants=x.service", "export A=1", "OLLAMA_HOST=1", "Enviroment=A=1", "X-Own=1", "Type=exec"),
 ]

@@ -200,3 +200,8 @@ def test_files_that_could_not_be_read_are_said() -> None:
     gone = UnitFile(path="/x.conf", missing=Missing("denied", "mode 0600"))
     found = environment.effective(SERVICE, (*files(INSTALLED), gone), (), MANAGER, HOME)
     assert found.problems == ("/x.conf: denied: mode 0600",)
+
+
+def test_a_login_environment_is_had_or_refused_by_its_own_setting() -> None:
+    assert "USER" not in compute("[Service]\nUser=daemon\nSetLoginEnvironment=no\n").variables
+    assert compute("[Service]\nSetLoginEnvironment=yes\n").value("HOME") == "/root"

@@ -75,6 +75,14 @@ def test_prompts_and_spinners_before_a_line() -> None:
         assert lines(before + listening).starts[0].version == "1.2.3", before
 
 
+def test_escapes_and_spinners_within_json() -> None:
+    listening = 'time=2026-11-30T02:56:38Z level=INFO source=routes.go:1 msg="Listening on 127.0.0.1:1 (version 1.2.3)"'
+    for before in ("\x1b[32m", "⠙ ", "\0"):
+        for ascii_only in (True, False):
+            line = json.dumps({"MESSAGE": before + listening, "_PID": "7"}, ensure_ascii=ascii_only, separators=(",", ":"))
+            assert lines(line, line).starts[0].version == "1.2.3", before
+
+
 def test_lines_that_a_pager_cut_are_counted_and_not_believed() -> None:
     whole = next(one["MESSAGE"] for one in entries("02-parallel4") if "server config" in one["MESSAGE"])
     for end in ("…", ">"):

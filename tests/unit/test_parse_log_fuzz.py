@@ -81,6 +81,6 @@ def test_memory_does_not_grow_with_the_log() -> None:
         tracemalloc.stop()
         return found
 
-    few, many = peak(3), peak(30)
+    few, many = peak(2), peak(12)
     assert many < 3 * few + (8 << 20)
     assert many < 60 << 20

@@ -147,7 +147,7 @@ def _journal_entries(piece: bytes, lines: int) -> list[tuple[int, bytes]] | None
     last = parts[0]
     for number, part in enumerate(parts):
         if number:
-            if part[:1] != b'"' or CHATTER(part, 1) is None:
+            if part[:1] != b'"' or (CHATTER(part, 1) is None and _escaped_wanted(part)):
                 start = last.rfind(b"\n") + 1
                 if last[start : start + 1] != b"{":
                     return None
@@ -157,6 +157,14 @@ def _journal_entries(piece: bytes, lines: int) -> list[tuple[int, bytes]] | None
                 return None
         last = part
     return worth
+
+
+def _escaped_wanted(part: bytes) -> bool:
+    """`wanted` for a message that is still JSON text, from its opening quote on."""
+    if part[1:2] in (b"\\", b"\xe2"):  # an escape or a spinner stands before what it begins with
+        return True
+    end = part.find(b'","', 1)
+    return wanted(part, 1, end if end >= 0 else len(part))
 
 
 def _from_json(line: bytes, number: int, tally: Tally) -> Entry | None:

@@ -18,7 +18,8 @@ _STEMS = re.compile(
     rb"|input truncated|context shift|n_seq_max|flash_attn|flash attn|V cache|preloaded|proxyconnect|vk::|usable GPU"
     rb"|GPU is|amdgpu|nvidia dev|CUDA-capable|driver|vector ext|kernel image|cache state|prompt cache is|overwritten"
     rb"|allocate|ouldn't find|magic|rchitecture|init failure|cudaGet|cudaSet|permissions|/dev/kfd|mismatch"
-    rb"|management lib|not running|respawning|could not|is not compatible|exceed|corrupted|offset\+size|file bounds|architecture:|shared libraries|rocm library"
+    rb"|management lib|not running|respawning|could not"
+    rb"|is not compatible|exceed|corrupted|offset\+size|file bounds|architecture:|shared libraries|rocm library"
 )
 # What may be passed over without looking at the rest of the line: the chatter of a server at work and of a load.
 # In JSON a tab is `\t`. What begins so and says something all the same is excepted here.

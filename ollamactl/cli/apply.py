@@ -121,7 +121,8 @@ class _Run:
         need(collector, *planning.NEEDS)
         self.facts = collector.facts((*planning.NEEDS, *planning.NICE), taken=time.time())
         self.screen.facts = self.facts
-        plan = planning.plan(self.request, self.facts, self.host, linux.own_files(self.host, unit), linux.render)
+        extra, own = collector.need("extra"), linux.own_files(self.host, unit)
+        plan = planning.plan(self.request, self.facts, self.host, extra, own, linux.render)
         if not self.request.set and not self.request.unset and not self.request.release and plan.managed.empty:
             raise Failure(
                 "nothing to apply: no setting was named and none is managed yet",

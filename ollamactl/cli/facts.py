@@ -18,7 +18,7 @@ from ollamactl.report import envelope
 from ollamactl.report.screens import header
 from ollamactl.report.text import Terminal, columns, day, size
 
-ALL = tuple(f for f in FEEDS if f != "unit")
+ALL = tuple(f for f in FEEDS if f in Facts.__struct_fields__)
 
 
 def gather_all(host: Host, unit: str, origin: str) -> Facts:

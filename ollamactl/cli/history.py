@@ -124,7 +124,8 @@ def reset(unit: str, check: bool, diff: bool, timeout: float, wait: float, as_js
         own = linux.own_files(host, name)
         now = dropin.managed(name, *own)
         request = planning.Request(release=tuple(now.values) + now.unset)
-        return planning.plan(request, facts, host, own, linux.render), facts
+        extra = Collector(host, name).need("extra")
+        return planning.plan(request, facts, host, extra, own, linux.render), facts
 
     return _run("reset", plan_it, check, diff, timeout, wait, as_json)
 

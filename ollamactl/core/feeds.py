@@ -37,7 +37,7 @@ from ollamactl.core.facts import (
     UnitName,
 )
 from ollamactl.core.govalues import address as split_address
-from ollamactl.core.parse import api, envfile, gpu, journal, log, runner, sockets, systemctl, unitfile
+from ollamactl.core.parse import api, envfile, environ, gpu, journal, log, runner, sockets, systemctl, unitfile
 from ollamactl.core.source import Host, Missing, Reading, Source, command, file, http, listing, native, stat
 
 T = TypeVar("T")
@@ -200,7 +200,7 @@ def unit(c: Collector) -> str:
 @feed
 def service(c: Collector) -> Service:
     name = c.need("unit")
-    shown = c.text(command("systemctl", "show", "--property=" + ",".join(systemctl.PROPERTIES), name))
+    shown = c.text(command(*systemctl.SHOW, name))
     found = systemctl.parse_show(shown)
     if found.load_state == "not-found":
         raise Unknown(Missing("absent", f"systemd knows no unit {name}"))
@@ -259,8 +259,38 @@ def manager_environment(c: Collector) -> dict[str, str]:
 @feed
 def effective(c: Collector) -> Effective:
     return environment.effective(
-        c.need("service"), c.need("unit_files"), c.need("env_files"), c.get("manager_environment") or {}
+        c.need("service"), c.need("unit_files"), c.need("env_files"), c.get("manager_environment"), c.need("extra")
     )
+
+
+@feed
+def extra(c: Collector) -> environment.Extra:
+    """What else of the host decides the environment: PID 1's own variables, the user's home, specifiers."""
+    has: Service = c.need("service")
+    manager = c.read(file("/proc/1/environ"))
+    letters = {}
+    for letter, path in (("m", "/etc/machine-id"), ("b", "/proc/sys/kernel/random/boot_id")):
+        reading = c.read(file(path))
+        if reading.missing is None:
+            letters[letter] = reading.text.strip().replace("-", "")
+    if (host := c.get("system")) is not None and host.hostname:
+        letters |= {"H": host.hostname, "l": host.hostname.partition(".")[0], "q": host.hostname, "v": host.kernel}
+    home, shell = _account(c, has.user)
+    return environment.Extra(
+        manager_process=environ.parse(manager.body) if manager.body and not manager.missing else None,
+        home=home,
+        shell=shell,
+        specifiers=letters,
+    )
+
+
+def _account(c: Collector, user: str) -> tuple[str | None, str | None]:
+    """Home and shell of a user in /etc/passwd; None where it is not there (another user database has it)."""
+    for line in c.read(file("/etc/passwd")).text.splitlines():
+        fields = line.split(":")
+        if user and len(fields) == 7 and user in (fields[0], fields[2]):
+            return fields[5], fields[6]
+    return None, None
 
 
 @feed

@@ -134,10 +134,11 @@ def plan(
     request: Request,
     facts: Facts,
     host: Host,
+    extra: environment.Extra,
     own: tuple[str | None, str | None],
     render: Callable[[str, Managed], tuple[str | None, str | None]],
 ) -> Plan:
-    """`facts` must hold NEEDS. `own` is the text of our drop-in and our environment file as they are (None: absent);
+    """`facts` must hold NEEDS; `extra` is the feed of that name. `own` is the text of our drop-in and our environment file as they are (None: absent);
     `render(unit, managed)` gives their new texts."""
     service, files, now = facts.service, facts.unit_files, facts.effective
     assert service is not None and files is not None and now is not None
@@ -161,7 +162,7 @@ def plan(
     # The environment file must be there before the drop-in names it, and must outlive the drop-in's removal.
     changes_of_files = tuple(reversed(changes_of_files)) if texts[1] is not None else changes_of_files
     wanted: dict[str, str | None] = dict(after.values) | dict.fromkeys(after.unset)
-    will = _effective_after(facts, host, paths, texts)
+    will = _effective_after(facts, host, extra, paths, texts)
     keys = frozenset(facts.start.config) if facts.start is not None and facts.start.config else frozenset[str]()
     lints = list(lint(after, request.set, release, keys))
     lints += [lost_lint(n, wanted[n], value, origin) for n, value, origin in lost(wanted, will, release)]
@@ -223,13 +224,17 @@ def _set_by_env_file(now: Effective, names: Iterable[str], own: str) -> list[str
 
 
 def _effective_after(
-    facts: Facts, host: Host, paths: tuple[str, str], texts: tuple[str | None, str | None]
+    facts: Facts,
+    host: Host,
+    extra: environment.Extra,
+    paths: tuple[str, str],
+    texts: tuple[str | None, str | None],
 ) -> Effective:
     assert facts.service is not None and facts.unit_files is not None
     files = dropin.with_file(facts.unit_files, paths[0], texts[0])
     overlay = Overlay(host.read, {paths[1]: texts[1]})
     env_files = read_env_files(facts.service, files, overlay.read)
-    return environment.effective(facts.service, files, env_files, facts.manager_environment or {})
+    return environment.effective(facts.service, files, env_files, facts.manager_environment, extra)
 
 
 def _changes(

@@ -6,12 +6,13 @@ the process, `server config` of this start, the runner.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
 
 from ollamactl.core import dropin, settings
-from ollamactl.core.facts import Facts, LoadedModel, Runner, Start, Variable
+from ollamactl.core.facts import Effective, Facts, LoadedModel, Runner, Start, Variable
 from ollamactl.core.plan import lost, lost_lint
 
 LAYERS = ("drop-in", "unit", "env file", "process", "server", "runner")
@@ -178,7 +179,7 @@ def _lost_at(
             evidence = (f"{origin.file}:{origin.line}: {name}={value}",) if origin.file else ()
             return Mismatch(why.id, name, layer, why.text, evidence, why.hint)
     knows_process = facts.process is not None and facts.process.environ is not None
-    if facts.effective is not None and knows_process and not facts.effective.problems:
+    if facts.effective is not None and knows_process and not _in_doubt(name, facts.effective):
         stays = settings.meaning(name, ran, release) == settings.meaning(name, will, release)
         if not stays:
             stale = facts.service is not None and facts.service.need_daemon_reload
@@ -213,6 +214,12 @@ def _lost_at(
         evidence = (facts.start.config_line.text,) if facts.start and facts.start.config_line else ()
         return Mismatch("env_not_in_server_config", name, "server", text, evidence, "")
     return None
+
+
+def _in_doubt(name: str, effective: Effective) -> bool:
+    """Whether the computed value of this variable may be another: something could not be read, or it names it."""
+    others = re.compile(r"\S+ is set .* not known here$")
+    return any(p.startswith(f"{name} ") or not others.match(p) for p in effective.problems)
 
 
 def _default_known(name: str, release: str) -> bool:

@@ -48,7 +48,19 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     flash_attention: bool = True  # False: the engine never turns it on
     per_layer_input: bool = False  # gemma3n and the gemma4 E models
     positions: bool = False  # a learned position embedding among the inputs
-    rope_v_copy: bool = False
+    # How the graph is built, where it can be followed step by step (decoder.py).
+    built: bool = False
+    parallel: bool = False  # the feed-forward takes the attention's input
+    scaled_input: bool = False
+    scaled_q: bool = False
+    rope: bool = True
+    squared: bool = False
+    gating: int = 1  # default of expert_gating_func: 1 softmax, 2 sigmoid, 3 softmax of the chosen
+    weights_normed: bool | None = True  # None: by expert_weights_norm
+
+    def norm_weights(self, keys: dict[str, int | float]) -> bool:
+        """Whether the weights of the chosen experts are divided by their sum."""
+        return bool(keys.get("expert_weights_norm", 0)) if self.weights_normed is None else self.weights_normed
 
 
 _NO_GATE = Family(gate=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,43 @@ class Layer(msgspec.Struct, frozen=True):
     index_k: int = 0
     index_v: int = 0
     draft: bool = False
+
+
+class Block(msgspec.Struct, frozen=True):
+    """What tensors a block has: name without the block's number -> width of its result (second dimension)."""
+
+    names: tuple[tuple[str, int, int], ...]  # name, first dimension, second dimension
+    experts: int = 0  # number of experts
+    expert_width: int = 0
+    widths: dict[str, int] = {}
+
+    def inner(self, name: str) -> int:
+        """First dimension of a tensor, 0 if the block has none."""
+        return next((first for other, first, _ in self.names if other == name), 0)
+
+
+_BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
+
+
+def _block_tensors(header: GgufHeader, count: int) -> tuple[Block, ...]:
+    found: list[list[tuple[str, int, int]]] = [[] for _ in range(count)]
+    experts, widths = [0] * count, [0] * count
+    for tensor in header.tensors:
+        match = _BLOCK.match(tensor.name)
+        if match is None or int(match[1]) >= count:
+            continue
+        index, dims = int(match[1]), tensor.dims
+        found[index].append((match[2], dims[0], dims[1] if len(dims) > 1 else 1))
+        if match[2] in ("ffn_down_exps.weight",):
+            experts[index], widths[index] = dims[2] if len(dims) > 2 else 1, dims[0]
+    known: dict[object, Block] = {}
+    blocks = []
+    for names, number, width in zip(found, experts, widths, strict=True):
+        key = (tuple(sorted(names)), number, width)
+        if key not in known:
+            known[key] = Block(key[0], number, width, {name: second for name, _, second in names})
+        blocks.append(known[key])
+    return tuple(blocks)
 
 
 class Widths(msgspec.Struct, frozen=True):
@@ -91,6 +129,7 @@ class Hyper(msgspec.Struct, frozen=True, kw_only=True):
     keys: dict[str, Number]
     weights: Weights
     widths: Widths
+    block_tensors: tuple[Block, ...]
     groups: tuple[tuple[Layer, int], ...]  # equal blocks and how many of them, so that a plan need not walk them all
     file_size: int
     quantization: int = -1  # general.file_type
@@ -163,6 +202,7 @@ def from_header(header: GgufHeader) -> Hyper:
         keys=keys.all(),
         weights=weigh(header, count, drafts),
         widths=_widths(layers),
+        block_tensors=_block_tensors(header, count),
         groups=tuple(Counter(layers).items()),
         file_size=header.size,
         quantization=quantization if isinstance(quantization, int) else -1,

@@ -1,0 +1,140 @@
+"""ggml's graph allocator, followed step by step: the exact peak of a graph whose tensors are known by size only.
+
+A graph is built like llama.cpp builds it (tensors in the order in which it expands them), then laid out with the rules
+of ggml-alloc.c: a result may take the place of an input that nobody else needs, otherwise the smallest free block that
+is large enough is taken, and the buffer grows at its end. What comes out is the size of the compute buffer, to the byte.
+"""
+
+from __future__ import annotations
+
+ALIGNMENT = 128
+
+
+class Tensor:
+    """A tensor of a graph. `root` is the tensor that a view looks into; `layout` tells which tensors are alike."""
+
+    __slots__ = ("allocated", "at", "children", "inplace", "layout", "offset", "outside", "output", "root", "size", "sources", "views")
+
+    def __init__(
+        self, size: int, sources: tuple[Tensor, ...] = (), *, inplace: bool = False, root: Tensor | None = None,
+        layout: object = None, outside: bool = False, offset: int = 0,
+    ) -> None:  # fmt: skip
+        self.size, self.sources, self.inplace, self.root = size, sources, inplace, root
+        self.layout = layout if layout is not None else size
+        self.outside = outside  # weights, caches: not in this buffer
+        self.output = False
+        self.offset = offset
+        self.children = self.views = self.at = 0
+        self.allocated = False
+
+
+class Graph:
+    """Nodes in the order of evaluation."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Tensor] = []
+        self._seen: set[int] = set()
+
+    def expand(self, tensor: Tensor) -> Tensor:
+        """Add a tensor and, before it, what it needs (ggml_build_forward_expand)."""
+        stack: list[tuple[Tensor, int]] = [(tensor, 0)]
+        while stack:
+            node, index = stack.pop()
+            if index == 0:
+                if id(node) in self._seen:
+                    continue
+                self._seen.add(id(node))
+            if index < len(node.sources):
+                stack.append((node, index + 1))
+                source = node.sources[index]
+                if id(source) not in self._seen:
+                    stack.append((source, 0))
+                continue
+            if not node.outside or node.sources:
+                self.nodes.append(node)
+        return tensor
+
+
+def inputs_first(graph: Graph, inputs: list[Tensor]) -> None:
+    """Copies of the inputs are laid out at the start of the part of the graph that a device runs."""
+    graph.nodes[:0] = inputs
+    for tensor in inputs:
+        graph._seen.add(id(tensor))
+
+
+def peak(graph: Graph) -> int:
+    """Bytes of the buffer that a graph needs (ggml_gallocr_reserve)."""
+    nodes = graph.nodes
+    for node in nodes:
+        if node.root is not None:
+            node.root.views += 1
+        for source in node.sources:
+            source.children += 1
+    blocks: list[list[int]] = [[0, 1 << 62]]  # free: offset, size; sorted
+    top = 0
+
+    def give_back(offset: int, size: int) -> None:
+        index = 0
+        while index < len(blocks) and blocks[index][0] < offset:
+            index += 1
+        if index and blocks[index - 1][0] + blocks[index - 1][1] == offset:
+            blocks[index - 1][1] += size
+            if index < len(blocks) and offset + size == blocks[index][0]:
+                blocks[index - 1][1] += blocks[index][1]
+                del blocks[index]
+        elif index < len(blocks) and offset + size == blocks[index][0]:
+            blocks[index][0] = offset
+            blocks[index][1] += size
+        else:
+            blocks.insert(index, [offset, size])
+
+    def take_over(node: Tensor, owner: Tensor) -> None:
+        node.at = owner.at
+        owner.allocated = False
+        spare = _aligned(owner.size) - _aligned(node.size)
+        if spare > 0:
+            give_back(node.at + _aligned(node.size), spare)
+
+    for node in nodes:
+        if not node.outside and node.root is None:
+            node.allocated = True
+            placed = False
+            if node.inplace:
+                for parent in node.sources:  # never through a view: ggml does not count one as its own
+                    if (
+                        parent.root is None and parent.allocated and not parent.output
+                        and parent.children == 1 and parent.views == 0 and parent.layout == node.layout
+                    ):  # fmt: skip
+                        take_over(node, parent)
+                        placed = True
+                        break
+            if not placed:
+                size = _aligned(node.size)
+                best = -1
+                for index in range(len(blocks) - 1):
+                    if blocks[index][1] >= size and (best < 0 or blocks[index][1] <= blocks[best][1]):
+                        best = index
+                block = blocks[best]
+                node.at = block[0]
+                block[0] += size
+                block[1] -= size
+                top = max(top, node.at + size)
+                if block[1] == 0:
+                    del blocks[best]
+        for parent in node.sources:
+            parent.children -= 1
+            if parent.children == 0 and parent.views == 0:
+                if parent.root is not None:
+                    owner = parent.root
+                    owner.views -= 1
+                    if owner.views == 0 and owner.children == 0 and owner.allocated and not owner.output:
+                        give_back(owner.at, _aligned(owner.size))
+                        owner.allocated = False
+                elif parent.allocated and not parent.output:
+                    give_back(parent.at, _aligned(parent.size))
+                    parent.allocated = False
+    return top
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

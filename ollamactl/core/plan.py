@@ -138,8 +138,8 @@ def plan(
     own: tuple[str | None, str | None],
     render: Callable[[str, Managed], tuple[str | None, str | None]],
 ) -> Plan:
-    """`facts` must hold NEEDS; `extra` is the feed of that name. `own` is the text of our drop-in and our environment file as they are (None: absent);
-    `render(unit, managed)` gives their new texts."""
+    """`facts` must hold NEEDS; `extra` is the feed of that name. `own` is the text of our drop-in and of our
+    environment file as they are (None: absent); `render(unit, managed)` gives their new texts."""
     service, files, now = facts.service, facts.unit_files, facts.effective
     assert service is not None and files is not None and now is not None
     unit, release = service.id, facts.version or (facts.start.version if facts.start else "") or ""

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ollamactl.core import dropin, settings
+from ollamactl.core import dropin, govalues, settings
+from ollamactl.core.cause import cause
 from ollamactl.core.facts import Effective, Facts, LoadedModel, Runner, Start, Variable
+from ollamactl.core.lint import PASSED_BY_OLLAMA
 from ollamactl.core.plan import lost, lost_lint
 
 LAYERS = ("drop-in", "unit", "env file", "process", "server", "runner")
@@ -91,7 +93,44 @@ def judge(
         rows.append(row)
         wrong += [mismatch] if mismatch else []
     more, said = _runners(facts, named, proof)
-    return Judgement(tuple(rows), (*wrong, *more), tuple(said), tuple(_unproven(facts)))
+    first = (*_not_serving(facts), *_ignored_lines(facts))
+    said += _without_effect(facts)
+    return Judgement(tuple(rows), (*first, *wrong, *more), tuple(said), tuple(_unproven(facts)))
+
+
+def _not_serving(facts: Facts) -> Iterable[Mismatch]:
+    """A service that systemd can't keep up: nothing of it runs as wanted."""
+    service = facts.service
+    if service is None or service.active_state in ("active", "inactive", "reloading"):
+        return
+    why = cause(facts)
+    text = f"{service.id} does not serve: {service.active_state} ({service.sub_state}), result {service.result}"
+    if why is not None:
+        yield Mismatch(why.id, "", "process", f"{text}: {why.text}", why.evidence, why.fix)
+    elif service.active_state != "activating" or service.sub_state == "auto-restart":
+        yield Mismatch("service_restart_loop", "", "process", text, (), f"journalctl -u {service.id} -n 50")
+
+
+def _ignored_lines(facts: Facts) -> Iterable[Mismatch]:
+    """Lines of unit files that mean to set a variable and that systemd does not take."""
+    for file in facts.unit_files or ():
+        for problem in file.problems:
+            if not re.search(r"Environment|OLLAMA|^\s*\[|LLAMA_ARG", problem.text):
+                continue
+            sections = "section" in problem.why or problem.text.lstrip().startswith("[")
+            kind = "dropin_missing_section_header" if sections else "malformed_env_assignment"
+            text = f"systemd ignores a line of {file.path}: {problem.why}"
+            evidence = (f"{file.path}:{problem.line}: {problem.text}",)
+            yield Mismatch(kind, "", "unit", text, evidence, f"sudoedit {file.path}")
+
+
+def _without_effect(facts: Facts) -> list[Note]:
+    found = []
+    for name, instead in PASSED_BY_OLLAMA.items():
+        if facts.effective is not None and facts.effective.value(name) is not None:
+            hint = f" ({instead} sets it)" if instead else ""
+            found.append(Note("llama_arg_without_effect", f"{name} has no effect: Ollama passes it itself{hint}"))
+    return found
 
 
 def _row(name: str, facts: Facts, wanted: dict[str, str | None]) -> tuple[Row, Mismatch | None]:
@@ -207,6 +246,10 @@ def _lost_at(
     if text_now is not None and (problem := setting.read(text_now, release).problem):
         kind = "boolean_counts_as_true" if setting.kind == "bool" else "invalid_value"
         return Mismatch(kind, name, "server", f"{name}={text_now}: {problem}", (), "")
+    chosen = govalues.trimmed(text_now or "").lower()
+    if setting.choices and chosen and chosen not in setting.choices:
+        text = f"{name}={text_now}: the engine has no such type, so every model fails to load"
+        return Mismatch("kv_type_invalid", name, "runner", text, (), "one of " + ", ".join(setting.choices))
     if (knows_process or text_now is not None) and not settings.same(setting, text_now, config[name], release):
         if text_now is None and not _default_known(setting.name, release):
             return None

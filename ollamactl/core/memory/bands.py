@@ -17,9 +17,13 @@ class Band(NamedTuple):
 
 
 UNKNOWN = Band(0.4, 0.6)
+BUILT = Band(0.002, 0.002)
 
 
-def band(hyper: Hyper, graph: Graph) -> Band:
+def band(hyper: Hyper, graph: Graph, *, built: bool) -> Band:
+    """The band of a compute buffer."""
     if not hyper.known:
         return UNKNOWN
-    return Band(0.02, 0.02)
+    if built:
+        return BUILT
+    return Band(0.1, 0.1)

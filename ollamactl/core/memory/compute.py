@@ -11,6 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from ollamactl.core.memory.cache import Cells, pad
+from ollamactl.core.memory.decoder import exact
 from ollamactl.core.memory.ggml import quantized
 from ollamactl.core.memory.model import Hyper
 
@@ -33,12 +34,11 @@ class Graph(msgspec.Struct, frozen=True):
 
 
 class Buffers(msgspec.Struct, frozen=True):
-    """Bytes on a device that holds everything and on the host, and the relative uncertainty of the device's."""
+    """Bytes on what holds everything and on the host beside it; `built`: by the graph itself, not by a formula."""
 
     device: int
     host: int
-    below: float
-    above: float
+    built: bool
 
 
 def tokens(graph: Graph) -> int:
@@ -221,14 +221,43 @@ def peak(hyper: Hyper, graph: Graph) -> float:
     return max(_feed_forward(hyper, graph), attention(hyper, graph), _recurrent(hyper, graph))
 
 
-def buffers(hyper: Hyper, graph: Graph) -> Buffers:
-    """The compute buffer of one device that holds everything, and the host's beside it."""
+def buffers(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> Buffers:
+    """The compute buffer of what holds everything (one device, or the host), and the host's beside a device."""
+    built = built_bytes(hyper, graph, on_host=on_host)
+    if built is not None:
+        return Buffers(built, host_bytes(hyper, graph), True)
     tok, base = tokens(graph), inputs(hyper, graph)
-    device = 4 * tok * (base + peak(hyper, graph))
-    device = max(device, 4 * graph.slots * (hyper.vocabulary + hyper.embedding))
+    if on_host:
+        base += hyper.embedding
+    size = 4 * tok * (base + peak(hyper, graph))
+    size = max(size, 4 * graph.slots * (hyper.vocabulary + hyper.embedding))
     if graph.cuda and graph.flash:
-        device = max(device, 4 * tok * (base + 2 * hyper.widths.hk) + _copies(hyper, graph))
-    return Buffers(int(device), host_bytes(hyper, graph), 0.0, 0.0)
+        size = max(size, 4 * tok * (base + 2 * hyper.widths.hk) + _copies(hyper, graph))
+    return Buffers(int(size), host_bytes(hyper, graph), False)
+
+
+_built: dict[tuple[object, ...], tuple[Hyper, int | None]] = {}
+
+
+def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> int | None:
+    """The buffer by the graph itself (decoder.py), or None. With flash attention only the masks grow with the context."""
+    tok, at = tokens(graph), graph.cells
+    small = graph.flash and not (graph.cuda and (graph.type_k != "f16" or graph.type_v != "f16"))
+    measured = graph
+    if small:
+        measured = msgspec.structs.replace(graph, context=0, cells=Cells(256, 256, at.streams))
+    key = (id(hyper), tok, on_host, measured)
+    found = _built.get(key)
+    if found is None or found[0] is not hyper:
+        if len(_built) > 4096:
+            _built.clear()
+        found = (hyper, exact(hyper, measured, tok, on_host=on_host))
+        _built[key] = found
+    size = found[1]
+    if size is None or not small:
+        return size
+    mixed = hyper.widths.swa and hyper.window
+    return size + 2 * tok * (at.full - 256 + (at.swa - 256 if mixed else 0))
 
 
 def _copies(hyper: Hyper, graph: Graph) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ollamactl.core.memory import delta, latent
+from ollamactl.core.memory.ggml import quantized
 from ollamactl.core.memory.graph import Graph as Nodes
 from ollamactl.core.memory.graph import Tensor, peak
 
@@ -16,29 +18,72 @@ if TYPE_CHECKING:
     from ollamactl.core.memory.model import Block, Hyper, Layer
 
 F = 4  # bytes of an f32
+NEWEST = "newest"
 
 
 class Builder:
     """Builds one graph. Sizes in bytes; `tok` tokens, `out` rows that are put out."""
 
-    def __init__(self, hyper: Hyper, graph: Graph, tok: int) -> None:
+    def __init__(self, hyper: Hyper, graph: Graph, tok: int, *, on_host: bool = False) -> None:
         self.hyper, self.graph, self.tok, self.out = hyper, graph, tok, graph.slots
         self.rows = tok  # rows of the current block: fewer in the last after its attention
         self.nodes = Nodes()
+        self.on_host = on_host
         self.inputs: list[Tensor] = []
         at = graph.cells
         width = 2 if graph.flash else 4
-        self.embedding = self.new_input(F * hyper.embedding * tok)
-        self.positions = self.new_input(4 * tok)
+        embedding = F * hyper.embedding * tok
+        if on_host:
+            self.new_input(4 * tok)
+            self.new_input(embedding)  # the place for embeddings as input, never given back
+        if on_host:
+            self.embedding = self.nodes.expand(Tensor(embedding))
+        if graph.engine == NEWEST:
+            self.mix(embedding, on_host)
+        if not on_host:
+            self.embedding = self.new_input(embedding)
+        self.positions = self.new_input(4 * tok * hyper.position_parts)
         mixed = hyper.widths.swa and hyper.window
-        self.mask = {}
-        self.index = {}
-        for swa in ((False, True) if mixed else (False,)):
+        self.mask: dict[bool, Tensor] = {}
+        self.index: dict[bool, tuple[Tensor, Tensor]] = {}
+        self.turn: dict[bool, tuple[Tensor | None, Tensor | None]] = {}
+        for swa in (False, True) if mixed else (False,):
             cells = at.swa if swa else at.full
             index_v = 8 * tok * (hyper.widths.vw if graph.transposed else 1)
+            self.turn[swa] = self.rotations(swa if mixed else None)
             self.index[swa] = (self.new_input(8 * tok), self.new_input(index_v))
             self.mask[swa] = self.new_input(width * cells * tok)
         self.outputs = self.new_input(4 * self.out)
+        self.states = self.new_input(4 * graph.slots)
+        self.per_layer: Tensor | None = None
+
+    def mix(self, size: int, on_host: bool) -> None:
+        """The newest engines merge embeddings and tokens in the graph, and keep the merged ones."""
+        given = self.new_input(size)
+        rows = self.nodes.expand(Tensor(size)) if on_host else self.new_input(size)
+        slots = self.new_input(8 * self.tok)
+        merged = self.nodes.expand(Tensor(size, (given,)))
+        self.nodes.expand(Tensor(0, (rows, slots, merged), outside=True))
+        merged.output = True
+
+    def rotations(self, swa: bool | None) -> tuple[Tensor | None, Tensor | None]:
+        """Matrices that turn keys and values before they are quantized (llama_kv_cache::build_input_k_rot)."""
+        layers = [x for x in self.hyper.layers if x.k and (swa is None or x.swa == swa)]
+        keys, values = {x.key for x in layers}, {x.value for x in layers if x.v}
+        turn_k = turn_v = None
+        if quantized(self.graph.type_k) and len(keys) == 1 and not next(iter(keys)) % 64:
+            side = 64
+            while next(iter(keys)) % (2 * side) == 0:
+                side *= 2
+            turn_k = self.new_input(F * side * side)
+        if quantized(self.graph.type_v) and len(values) == 1 and not next(iter(values)) % 64:
+            turn_v = self.new_input(F * 64 * 64)
+        return turn_k, turn_v
+
+    def turned(self, tensor: Tensor, matrix: Tensor | None) -> Tensor:
+        if matrix is None:
+            return tensor
+        return self.view(Tensor(tensor.size, (matrix, self.view(tensor, "turn"))), tensor.layout)
 
     # -- tensors --
 
@@ -72,7 +117,8 @@ class Builder:
     # -- parts --
 
     def attention(self, cur: Tensor, layer: Layer, block: Block, last: bool) -> Tensor:
-        heads, kv, tok, graph = layer.heads, layer.kv_heads, self.tok, self.graph
+        heads, kv, tok = layer.heads, layer.kv_heads, self.tok
+        gate: Tensor | None = None
         q_width, k_width, v_width = heads * layer.key, kv * layer.key, kv * layer.value
         if "attn_qkv.weight" in block.widths:
             total = block.widths["attn_qkv.weight"]
@@ -81,18 +127,29 @@ class Builder:
             k = self.view(qkv, ("k", total, k_width), F * q_width, F * k_width * tok)
             v = self.view(qkv, ("v", total, v_width), F * (q_width + k_width), F * v_width * tok)
             fused = True
+        elif block.widths.get("attn_q.weight") == 2 * q_width:  # queries and a gate for the result in one matrix
+            both = self.matrix(2 * q_width, cur, block, "attn_q")
+            q = self.view(both, ("q of both", q_width), 0, F * q_width * tok)
+            k = self.view(self.matrix(k_width, cur, block, "attn_k"), (layer.key, kv, tok))
+            v = self.view(self.matrix(v_width, cur, block, "attn_v"), (layer.value, kv, tok))
+            fused = False
+            gate = self.same(Tensor(F * q_width * tok, (self.view(both, "gate", 1, F * q_width * tok),), layout=(q_width, tok)))
         else:
             q = self.view(self.matrix(q_width, cur, block, "attn_q"), (layer.key, heads, tok))
             k = self.view(self.matrix(k_width, cur, block, "attn_k"), (layer.key, kv, tok))
             v = self.view(self.matrix(v_width, cur, block, "attn_v") if "attn_v.weight" in block.widths else k, (layer.value, kv, tok))
             fused = False
+            if "attn_gate.weight" in block.widths:
+                gate = self.same(self.make(block.widths["attn_gate.weight"], cur))
         q = self.head_norm(q, block, "attn_q_norm.weight", (layer.key, heads, tok))
         k = self.head_norm(k, block, "attn_k_norm.weight", (layer.key, kv, tok))
         q = self.roped(q, (layer.key, heads, tok), q_width, fused)
         k = self.roped(k, (layer.key, kv, tok), k_width, fused)
+        if self.hyper.family.normed_v:
+            v = self.same(v)
         if self.hyper.family.scaled_q:
             q = self.same(q)
-        return self.attend(q, k, v, layer, block, fused)
+        return self.attend(q, k, v, layer, block, fused, gate)
 
     def head_norm(self, tensor: Tensor, block: Block, name: str, layout: tuple[int, ...]) -> Tensor:
         if name not in block.widths:
@@ -107,11 +164,17 @@ class Builder:
             return tensor
         return Tensor(F * width * self.tok, (tensor, self.positions), inplace=True, layout=layout)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer: Layer, block: Block, fused: bool) -> Tensor:
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer: Layer, block: Block, fused: bool, gate: Tensor | None = None) -> Tensor:
         graph, nodes, tok, heads = self.graph, self.nodes, self.tok, layer.heads
+        turn_k, turn_v = self.turn[layer.swa if len(self.turn) > 1 else False]
+        q, k, v = self.turned(q, turn_k), self.turned(k, turn_k), self.turned(v, turn_v)
         nodes.expand(q)
-        nodes.expand(v)
-        nodes.expand(k)
+        if layer.k and self.hyper.family.normed_v:  # gemma4 makes its values after its keys, and they are independent
+            nodes.expand(v)
+            nodes.expand(k)
+        elif layer.k or self.hyper.family.cache != "from-start":
+            nodes.expand(v)
+            nodes.expand(k)
         if layer.k:
             index_k, index_v = self.index[layer.swa if len(self.index) > 1 else False]
             nodes.expand(Tensor(0, (self.view(k, "k2d"), index_k), outside=True))
@@ -129,6 +192,7 @@ class Builder:
         out = heads * layer.value
         if graph.flash:
             cur = self.make(out, q, mask)
+            cur.size += self.copies(layer, cells)
             cur = self.view(cur, (out, tok))
         else:
             kq = Tensor(F * cells * heads * tok, (q,), layout=("kq", cells, heads, tok))
@@ -142,7 +206,19 @@ class Builder:
                 cur = self.make(out, flipped, kq)
             cur = self.make(out, self.view(cur, "kqvp"))
         nodes.expand(cur)
+        cur = self.turned(cur, turn_v)
+        if gate is not None:
+            cur = Tensor(cur.size, (cur, gate), inplace=True, layout=(out, tok) if cur.layout == (out, tok) else cur.layout)
         return self.matrix(self.hyper.embedding, cur, block, "attn_output")
+
+    def copies(self, layer: Layer, cells: int) -> int:
+        """CUDA's flash attention reads f16: a cache of another type is copied, and the copy lies behind the result."""
+        if not self.graph.cuda:
+            return 0
+        count = 2 * cells * self.graph.cells.streams
+        k = layer.kv_heads * layer.key if self.graph.type_k != "f16" else 0
+        v = layer.kv_heads * layer.value if self.graph.type_v != "f16" else 0
+        return count * (k + v)
 
     def feed_forward(self, cur: Tensor, layer: Layer, block: Block) -> Tensor:
         w, e = block.widths, self.hyper.embedding
@@ -235,8 +311,13 @@ class Builder:
         row = self.hyper.family
         self.rows = self.tok
         normed = self.norm(inp, block, "attn_norm.weight") if "attn_norm.weight" in block.widths else inp
-        cur = self.attention(normed, layer, block, last)
-        if last:
+        if layer.s and row.recurrent == "delta":
+            cur = delta.recurrent(self, normed, layer, block)
+        elif row.latent:
+            cur = latent.attention(self, normed, layer, block)
+        else:
+            cur = self.attention(normed, layer, block, last)
+        if last and not row.late_rows:
             self.rows = self.out
             cur, inp = self.picked_rows(cur), self.picked_rows(inp)
             if row.parallel:
@@ -245,46 +326,92 @@ class Builder:
             attended = cur
             cur = self.mixed(normed, layer, block)
             return self.same(self.same(cur, inp), attended)
-        cur = self.norm(cur, block, "post_attention_norm.weight")
+        before = "ffn_norm.weight"
+        if "attn_norm.weight" in block.widths and before not in block.widths and "post_attention_norm.weight" in block.widths:
+            before = "post_attention_norm.weight"  # gpt-oss, glm4moe: so is the feed-forward's own norm called there
+        else:
+            cur = self.norm(cur, block, "post_attention_norm.weight")
         residual = Tensor(cur.size, (cur, inp), inplace=True, layout=cur.layout)
-        cur = self.norm(residual, block, "ffn_norm.weight")
+        cur = self.norm(residual, block, before)
         cur = self.mixed(cur, layer, block)
         cur = self.norm(cur, block, "post_ffw_norm.weight")
-        return Tensor(cur.size, (cur, residual), inplace=True, layout=cur.layout)
+        cur = Tensor(cur.size, (cur, residual), inplace=True, layout=cur.layout)
+        return self.add_per_layer(cur, block) if self.per_layer_width else cur
+
+    # -- what the gemma4 E models add to every block --
+
+    @property
+    def per_layer_width(self) -> int:
+        return int(self.hyper.keys.get("embedding_length_per_layer_input", 0)) if self.hyper.family.per_layer_input else 0
+
+    def add_per_layer(self, cur: Tensor, block: Block) -> Tensor:
+        width, tok = self.per_layer_width, self.tok
+        gate = self.same(self.make(width, cur))
+        if self.per_layer is None:
+            total = width * len(self.hyper.layers)
+            made = self.same(self.make(total, self.scaled))
+            made = self.same(self.same(self.view(made, (width, total // width, tok))))
+            made = self.same(self.same(made, self.table))
+            self.per_layer = self.make(total, self.view(made, "perm"))
+            gate = Tensor(gate.size, (gate, self.view(self.per_layer, "slice")), inplace=True, layout=gate.layout)
+        else:
+            gate = Tensor(gate.size, (gate, self.view(self.per_layer, "slice")), inplace=True, layout=gate.layout)
+        made = self.norm(self.make(self.hyper.embedding, gate), block, "post_norm.weight")
+        cur = Tensor(cur.size, (cur, made), inplace=True, layout=cur.layout)
+        return self.same(cur) if "layer_output_scale.weight" in block.widths else cur
 
     def bytes(self) -> int:
         """Build everything and lay it out."""
         hyper = self.hyper
         cur = self.embedding
         cur.layout = (hyper.embedding, self.tok)
+        if self.per_layer_width:
+            total = self.per_layer_width * len(hyper.layers)
+            table = self.nodes.expand(Tensor(F * total * self.tok)) if self.on_host else self.new_input(F * total * self.tok)
+            if not self.on_host:
+                self.inputs.insert(0, self.inputs.pop())  # it is asked for before the embeddings
+            self.table = self.nodes.expand(self.same(self.view(table, "table") if self.on_host else table))
         if hyper.family.scaled_input:
             cur = self.same(cur)
-            self.nodes.expand(cur)
+        self.scaled = cur
         pairs = _sample(hyper)
         for number, (layer, block) in enumerate(pairs):
             cur = self.block(cur, layer, block, number == len(pairs) - 1)
         cur = self.same(self.same(cur))
+        if hyper.family.late_rows:
+            cur = self.picked_rows(cur)
         cur = self.make(hyper.vocabulary, cur, rows=self.out)
         cur.output = True
         self.nodes.expand(cur)
+        for tensor in self.inputs:
+            tensor.sources = ()
         nodes = self.nodes.nodes
         used = {id(s) for node in nodes for s in node.sources}
-        first = [t for t in self.inputs if id(t) in used]
+        first = [t for t in self.inputs if id(t) in used or self.on_host]
         inputs = {id(t) for t in first}
         self.nodes.nodes = first + [n for n in nodes if id(n) not in inputs]
         return peak(self.nodes)
 
 
 def _sample(hyper: Hyper) -> list[tuple[Layer, Block]]:
-    """Enough blocks to reach the peak: the allocator is in a steady state after a few, and the last differs."""
+    """Enough blocks to reach the peak: the allocator repeats itself after a few of a kind, and the last differs.
+
+    Each kind of block keeps its first three, in their order, after what came before them.
+    """
     pairs = [(layer, block) for layer, block in zip(hyper.layers, hyper.block_tensors, strict=True) if not layer.draft]
-    if len(pairs) <= 10:
-        return pairs
-    return pairs[:9] + pairs[-1:]
+    seen: dict[tuple[int, int, int], int] = {}
+    kept = []
+    for number, (layer, block) in enumerate(pairs):
+        before = pairs[number - 1] if number else (None, None)
+        key = (hash(layer), id(block), hash(before[0]))
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= 3 or number == len(pairs) - 1:
+            kept.append((layer, block))
+    return kept
 
 
-def exact(hyper: Hyper, graph: Graph, tok: int) -> int | None:
-    """The compute buffer of a device that holds everything, to the byte; None where the builder has no rule."""
-    if not hyper.family.built or graph.engine == "newest" or graph.type_k != "f16" or graph.type_v != "f16":
+def exact(hyper: Hyper, graph: Graph, tok: int, *, on_host: bool = False) -> int | None:
+    """The compute buffer of what holds everything, to the byte; None where the builder has no rule."""
+    if not hyper.family.built:
         return None
-    return Builder(hyper, graph, tok).bytes()
+    return Builder(hyper, graph, tok, on_host=on_host).bytes()

@@ -49,12 +49,15 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     per_layer_input: bool = False  # gemma3n and the gemma4 E models
     positions: bool = False  # a learned position embedding among the inputs
     # How the graph is built, where it can be followed step by step (decoder.py).
-    built: bool = False
+    built: bool = True
     parallel: bool = False  # the feed-forward takes the attention's input
     scaled_input: bool = False
     scaled_q: bool = False
     rope: bool = True
     squared: bool = False
+    normed_v: bool = False
+    late_rows: bool = False  # the last block is computed for all tokens, its output for the chosen rows
+    delta_early: bool = False
     gating: int = 1  # default of expert_gating_func: 1 softmax, 2 sigmoid, 3 softmax of the chosen
     weights_normed: bool | None = True  # None: by expert_weights_norm
 
@@ -63,8 +66,9 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
         return bool(keys.get("expert_weights_norm", 0)) if self.weights_normed is None else self.weights_normed
 
 
-_NO_GATE = Family(gate=False)
-_EMBEDDING = Family(cache="none")
+_NO_GATE = Family(gate=False, built=False)
+_SQUARED = Family(gate=False, squared=True)
+_EMBEDDING = Family(cache="none", built=False)
 _OPENS = Window(period=4, when="positive")
 
 FAMILIES: dict[str, Family] = {
@@ -80,79 +84,81 @@ FAMILIES: dict[str, Family] = {
         Family(),
     ),
     **dict.fromkeys(
-        ("starcoder2", "falcon", "phi2", "nemotron", "arcee", "apertus", "gptneox", "codeshell", "mpt", "bloom", "jais2", "plm"), _NO_GATE
+        ("starcoder2", "falcon", "phi2", "apertus", "gptneox", "codeshell", "mpt", "bloom", "jais2", "plm"), _NO_GATE
     ),
-    "gpt2": Family(gate=False, positions=True),
-    "starcoder": Family(gate=False, positions=True),
+    "nemotron": _SQUARED,
+    "arcee": _SQUARED,
+    "gpt2": Family(built=False, gate=False, positions=True),
+    "starcoder": Family(built=False, gate=False, positions=True),
     # -- no cache: embedding and diffusion models --
     **dict.fromkeys(("nomic-bert-moe", "eurobert", "modern-bert", "neo-bert", "dream", "llada", "llada-moe", "rnd1", "wavtokenizer-dec"), _EMBEDDING),
-    "bert": Family(cache="none", gate=False, positions=True),
+    "bert": Family(built=False, cache="none", gate=False, positions=True),
     "jina-bert-v2": _EMBEDDING,
-    "jina-bert-v3": Family(cache="none", gate=False),
+    "jina-bert-v3": Family(built=False, cache="none", gate=False),
     "nomic-bert": _EMBEDDING,
-    "gemma-embedding": Family(cache="none", window=Window(period=6)),
+    "gemma-embedding": Family(built=False, cache="none", window=Window(period=6)),
     # -- mixtures of experts --
     **dict.fromkeys(("qwen3moe", "qwen2moe", "qwen3vlmoe", "grovemoe"), Family()),
     **dict.fromkeys(("granitemoe", "olmoe", "minimax-m2", "hunyuan-moe", "phimoe"), Family(experts_ff=True)),
-    "grok": Family(experts_ff=True, flash_attention=False),
-    "dbrx": Family(experts_ff=True, hole="none"),
-    "arctic": Family(experts_ff=True),
+    "grok": Family(built=False, experts_ff=True, flash_attention=False),
+    "dbrx": Family(built=False, experts_ff=True, hole="none"),
+    "arctic": Family(built=False, experts_ff=True),
     **dict.fromkeys(("ernie4_5-moe", "dots1", "deepseek", "glm4moe", "bailingmoe2", "bailingmoe"), Family(dense_lead=True)),
     "exaone-moe": Family(dense_lead=True, window=Window(period=4, size=128)),
     "hy_v3": Family(dense_lead=True, draft_apart=True),
     # -- sliding windows --
     "gemma2": Family(window=Window(period=2, size=4096)),
     "gemma3": Family(window=Window(period=6, when="positive")),
-    "gemma3n": Family(window=Window(period=5), cache="from-start", per_layer_input=True),
-    "gemma4": Family(window=Window(pattern="array"), cache="from-start", per_layer_input=True),
-    "gpt-oss": Family(window=Window(period=2)),
-    "cohere2": Family(window=Window(period=4), hole_plain="always"),
-    "cohere2moe": Family(window=Window(period=4, full_first=True, pattern="both"), dense_lead=True),
+    "gemma3n": Family(built=False, window=Window(period=5), cache="from-start", per_layer_input=True),
+    "gemma4": Family(window=Window(pattern="array"), cache="from-start", per_layer_input=True, normed_v=True, scaled_input=True, late_rows=True),
+    "gpt-oss": Family(window=Window(period=2), gating=3, weights_normed=False, late_rows=True),
+    "cohere2": Family(window=Window(period=4), hole_plain="always", parallel=True),
+    "cohere2moe": Family(built=False, window=Window(period=4, full_first=True, pattern="both"), dense_lead=True),
     "olmo2": Family(window=_OPENS),
     "exaone4": Family(window=Window(period=4, size=4096, when="deep")),
     "plamo3": Family(window=Window(period=8, when="positive")),
     "afmoe": Family(window=_OPENS, dense_lead=True),
     "laguna": Family(window=Window(period=4, when="positive", full_first=True), dense_lead=True),
-    "llama4": Family(window=Window(period=4, size=8192, forced=True, when="not-zero"), expert_rows=True),
-    "smallthinker": Family(window=Window(period=4, size=4096, forced=True, when="positive", full_first=True)),
-    "mellum": Family(window=Window(period=4, when="positive", pattern="both")),
-    "muse-glimmer": Family(window=Window(pattern="both")),
-    "granite_swa": Family(window=Window(pattern="array")),
+    "llama4": Family(built=False, window=Window(period=4, size=8192, forced=True, when="not-zero"), expert_rows=True),
+    "smallthinker": Family(built=False, window=Window(period=4, size=4096, forced=True, when="positive", full_first=True)),
+    "mellum": Family(built=False, window=Window(period=4, when="positive", pattern="both")),
+    "muse-glimmer": Family(built=False, window=Window(pattern="both")),
+    "granite_swa": Family(built=False, window=Window(pattern="array")),
     "step35": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True),
     "mimo2": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True),
     # -- latent attention --
     "deepseek2": Family(latent=True, dense_lead=True),
-    "deepseek2-ocr": Family(dense_lead=True),
+    "deepseek2-ocr": Family(built=False, dense_lead=True),
     "mistral4": Family(latent=True, dense_lead=True),
     "minicpm3": Family(latent=True),
-    "glm-dsa": Family(latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
-    "deepseek32": Family(latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
-    "minimax-m3": Family(indexer="keys-values", dense_lead=True),
+    "glm-dsa": Family(built=False, latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
+    "deepseek32": Family(built=False, latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
+    "minimax-m3": Family(built=False, indexer="keys-values", dense_lead=True),
     # -- recurrent and hybrid --
-    "mamba": Family(recurrent="mamba", cache="none"),
-    "mamba2": Family(recurrent="mamba2", cache="none"),
-    "rwkv6": Family(recurrent="rwkv6", cache="none"),
-    "rwkv7": Family(recurrent="rwkv7", cache="none"),
-    "arwkv7": Family(recurrent="rwkv7", cache="none"),
-    "jamba": Family(recurrent="mamba", hybrid=True, experts_ff=True, hole="none"),
-    "granitehybrid": Family(recurrent="mamba2", hybrid=True, experts_ff=True, hole="none"),
-    "plamo2": Family(recurrent="mamba2", hybrid=True),
-    "falcon-h1": Family(recurrent="mamba2", both=True),
-    "nemotron_h": Family(recurrent="mamba2", hybrid=True, gate=False, hole="none"),
-    "nemotron_h_moe": Family(recurrent="mamba2", hybrid=True, gate=False, hole="none", draft_apart=True),
-    "lfm2": Family(recurrent="conv", hybrid=True, hole="none", window=Window(when="positive")),
-    "lfm2moe": Family(recurrent="conv", hybrid=True, hole="none", dense_lead=True, window=Window(when="positive")),
-    "kimi-linear": Family(recurrent="kda", hybrid=True, latent=True, dense_lead=True),
-    "qwen3next": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
-    "qwen35": Family(recurrent="delta", cache="interval", draft_apart=True, hole="half"),
-    "qwen35moe": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
-    "minimax-01": Family(recurrent="lightning", cache="interval", interval=8, draft_apart=True, experts_ff=True),
+    "mamba": Family(built=False, recurrent="mamba", cache="none"),
+    "mamba2": Family(built=False, recurrent="mamba2", cache="none"),
+    "rwkv6": Family(built=False, recurrent="rwkv6", cache="none"),
+    "rwkv7": Family(built=False, recurrent="rwkv7", cache="none"),
+    "arwkv7": Family(built=False, recurrent="rwkv7", cache="none"),
+    "jamba": Family(built=False, recurrent="mamba", hybrid=True, experts_ff=True, hole="none"),
+    "granitehybrid": Family(built=False, recurrent="mamba2", hybrid=True, experts_ff=True, hole="none"),
+    "plamo2": Family(built=False, recurrent="mamba2", hybrid=True),
+    "falcon-h1": Family(built=False, recurrent="mamba2", both=True),
+    "nemotron_h": Family(built=False, recurrent="mamba2", hybrid=True, gate=False, hole="none"),
+    "nemotron_h_moe": Family(built=False, recurrent="mamba2", hybrid=True, gate=False, hole="none", draft_apart=True),
+    "lfm2": Family(built=False, recurrent="conv", hybrid=True, hole="none", window=Window(when="positive")),
+    "lfm2moe": Family(built=False, recurrent="conv", hybrid=True, hole="none", dense_lead=True, window=Window(when="positive")),
+    "kimi-linear": Family(built=False, recurrent="kda", hybrid=True, latent=True, dense_lead=True),
+    "qwen3next": Family(late_rows=True, recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
+    "qwen35": Family(late_rows=True, recurrent="delta", cache="interval", draft_apart=True, hole="half"),
+    "qwen35moe": Family(late_rows=True, recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
+    "minimax-01": Family(built=False, recurrent="lightning", cache="interval", interval=8, draft_apart=True, experts_ff=True),
 }
 
 # Caches and graphs of these are laid out in ways that no rule here follows.
 UNMODELLED = frozenset({"t5", "t5encoder", "deepseek4", "kimi-k3", "rwkv6qwen2", "gemma4-assistant", "eagle3", "dflash", "graniteswitch", "pockettts", "bailingmoe3"})
 
-FALLBACK = Family()
+FALLBACK = Family(built=False)
 
 
 def family(architecture: str) -> tuple[Family, bool]:

@@ -133,6 +133,7 @@ class Hyper(msgspec.Struct, frozen=True, kw_only=True):
     groups: tuple[tuple[Layer, int], ...]  # equal blocks and how many of them, so that a plan need not walk them all
     file_size: int
     quantization: int = -1  # general.file_type
+    position_parts: int = 1  # numbers a position has: 4 for models that place images too
 
     @property
     def blocks(self) -> int:
@@ -205,6 +206,7 @@ def from_header(header: GgufHeader) -> Hyper:
         block_tensors=_block_tensors(header, count),
         groups=tuple(Counter(layers).items()),
         file_size=header.size,
+        position_parts=4 if keys.is_array("rope.dimension_sections") else 1,
         quantization=quantization if isinstance(quantization, int) else -1,
     )
 

@@ -200,13 +200,11 @@ def _caches(hyper: Hyper, request: Request, layout: Layout, at: Cells, transpose
     kind: Kind = "exact" if hyper.known else "unknown"
     sums: dict[tuple[str, int], int] = {}
     uniform = layout.layers[0] if len(set(layout.layers)) == 1 else None
-    blocks: list[tuple[int, int, object]] = []
     if uniform is not None:
         pairs = [(uniform, count, layer) for layer, count in hyper.groups]
     else:  # draft blocks follow the last block of the trunk
         places = layout.layers[:-1] + (layout.layers[-1],) * (len(hyper.layers) - len(layout.layers) + 1)
         pairs = [(place, 1, layer) for place, layer in zip(places, hyper.layers, strict=False)]
-    del blocks
     for device, count, layer in pairs:
         if layer.k or layer.v:
             main, index = layer_bytes(hyper, layer, at, request.type_k, request.type_v, transposed=transposed, padded=device != HOST)
@@ -222,12 +220,11 @@ def _caches(hyper: Hyper, request: Request, layout: Layout, at: Cells, transpose
 
 def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[Term]:
     """The compute buffers of every device and of the host."""
-    tok, buffers = compute.tokens(graph), compute.buffers(hyper, graph)
-    limits = band(hyper, graph)
+    tok, buffers = compute.tokens(graph), compute.buffers(hyper, graph, on_host=not devices)
+    limits = band(hyper, graph, built=buffers.built)
     used = {d for d in layout.layers if d != HOST}
     if not devices:
-        size = buffers.device + 4 * tok * hyper.embedding
-        return [_modelled(HOST, size, limits, hyper)]
+        return [_modelled(HOST, buffers.device, limits, hyper)]
     spilled = any(d == HOST for d in layout.layers) or bool(layout.host_experts)
     pipeline = len(used) > 1 and not spilled
     extra = 4 * tok * (hyper.embedding + int(compute.mask(hyper, graph))) * (COPIES - 1) if pipeline else 0

@@ -1,0 +1,77 @@
+"""Latent attention (MLA) in a graph: DeepSeek V2 and V3 and what is built like them (src/models/deepseek2.cpp)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ollamactl.core.memory.graph import Tensor
+
+if TYPE_CHECKING:
+    from ollamactl.core.memory.decoder import Builder
+    from ollamactl.core.memory.model import Block, Layer
+
+F = 4
+
+
+def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
+    """Attention of one block. The file decides between the absorbed form (one latent head) and full heads."""
+    keys, tok, heads = b.hyper.keys, b.tok, layer.heads
+    lora, rope = int(keys.get("attention.kv_lora_rank", 0)), int(keys.get("rope.dimension_count", 0))
+    key = int(keys.get("attention.key_length_mla", 0)) if b.hyper.latent else layer.key
+    q = cur
+    if "attn_q_a.weight" in block.widths:
+        q = b.norm(b.make(block.widths["attn_q_a.weight"], q), block, "attn_q_a_norm.weight")
+        q = b.make(heads * key, q)
+    else:
+        q = b.make(heads * key, q)
+    q_nope = b.view(q, "q_nope", 0, F * heads * (key - rope) * tok)
+    q_pe = _roped(b, b.view(q, "q_pe", 1, F * heads * rope * tok), heads * rope)
+    packed = b.make(lora + rope, cur)
+    k_pe_view = b.view(packed, "k_pe", 1, F * rope * tok)
+    latent_view = b.view(packed, "kv_cmpr", 0, F * lora * tok)
+    if b.hyper.latent:
+        absorbed = b.make(heads * lora, b.view(q_nope, "q_nope_perm"))
+        q = b.make(heads * (lora + rope), b.view(absorbed, "absorbed"), q_pe)
+        value = b.view(b.norm(latent_view, block, "attn_kv_a_norm.weight"), "Vcur")
+        k = b.make(lora + rope, value, _roped(b, k_pe_view, rope))
+        return _attend_latent(b, q, k, value, layer, block, lora)
+    latent = b.norm(latent_view, block, "attn_kv_a_norm.weight")
+    if "attn_kv_b.weight" in block.widths:
+        width = block.widths["attn_kv_b.weight"]
+    else:
+        width = heads * (key - rope + layer.value)
+    kv = b.make(width, latent)
+    v = b.make(heads * layer.value, b.view(kv, "v_view", 1))
+    q = b.make(heads * key, q_nope, q_pe)
+    k_pe = _roped(b, k_pe_view, rope)
+    k = b.make(heads * key, b.view(kv, "k_nope"), b.make(heads * rope, k_pe))
+    return b.attend(q, k, v, layer, block, False)
+
+
+def _roped(b: Builder, tensor: Tensor, width: int) -> Tensor:
+    return Tensor(F * width * b.tok, (tensor, b.positions), inplace=True, layout=("pe", width, b.tok))
+
+
+def _attend_latent(b: Builder, q: Tensor, k: Tensor, v: Tensor, layer: Layer, block: Block, lora: int) -> Tensor:
+    graph, nodes, tok, heads = b.graph, b.nodes, b.tok, layer.heads
+    out = heads * int(b.hyper.keys.get("attention.value_length_mla", 0))
+    nodes.expand(q)
+    nodes.expand(v)
+    nodes.expand(k)
+    nodes.expand(Tensor(0, (b.view(k, "k2d"), b.index[False][0]), outside=True))
+    mask, cells = b.mask[False], graph.cells.full
+    q = b.view(b.view(q, "q4"), "q4p")
+    if graph.flash:
+        cur = b.make(heads * lora, q, mask)
+        cur = b.make(out, b.view(cur, "perm"))
+        cur = b.make(out, b.view(cur, "perm"))
+        cur = b.view(cur, (out, tok))
+    else:
+        flipped = Tensor(2 * cells * graph.cells.streams * lora, (Tensor(0, outside=True),))
+        kq = Tensor(F * cells * heads * tok, (q,), layout=("kq", cells, heads, tok))
+        kq = Tensor(kq.size, (kq, mask), inplace=True, layout=kq.layout)
+        cur = b.make(heads * lora, flipped, kq)
+        cur = b.make(out, cur)
+        cur = b.make(out, b.view(cur, "kqvp"))
+    nodes.expand(cur)
+    return b.matrix(b.hyper.embedding, cur, block, "attn_output")

@@ -90,7 +90,7 @@ class Redactor:
         if value and not _harmless(head, value):
             self._learn("secret", value)
             _, _, password = value.partition(":")
-            if head.endswith("//") and password:  # of a URL's user:password
+            if password and re.search(r"(?i)(?://|_proxy[=:][\"']?)$", head):  # of a URL's user:password
                 self._learn("secret", password)
 
     def _learn_host(self, name: str) -> None:
@@ -257,8 +257,11 @@ class Redactor:
         return placeholder
 
     def _mail(self, address: str) -> str:
+        local, _, domain = address.partition("@")
         if patterns.PLACEHOLDER.fullmatch(address):
             return address
+        if patterns.PLACEHOLDER.fullmatch(local):  # what was a proxy's password@host
+            return f"{local}@{self._replace('host', domain)}"
         known = self._known["mail address"]
         self.taken["mail address"] += 1
         return known.setdefault(address, f"mail{len(known) + 1}@example.com")

@@ -98,7 +98,7 @@ JOURNAL_HOST = re.compile(
 OLLAMA_HOST = re.compile(
     r"(?P<head>\bOLLAMA_HOST[=:][\"']?)(?P<value>[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+)(?=[\"':/\s\0]|$)"
 )
-HOST_KEYS = frozenset(("hostname", "HOSTNAME", "__hostname"))
+HOST_KEYS = frozenset(("hostname", "_HOSTNAME", "__hostname", "HOSTNAME"))
 MACHINE_KEYS = frozenset(("_MACHINE_ID", "machine_id", "boot_machine_id"))
 TALK_KEYS = frozenset(
     "prompt prompts content messages message_content input inputs response thinking system suffix query text "

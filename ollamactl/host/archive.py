@@ -103,7 +103,8 @@ def packed(path: str) -> dict[str, bytes]:
     """The files of a `.tar.gz` by name. Failure where it is none, or holds what a bundle can't."""
     files: dict[str, bytes] = {}
     try:
-        with open(path, "rb") as file:
+        # Non-blocking: a FIFO must not hold us up.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise bad(path, "not a regular file")
             with gzip.GzipFile(fileobj=file) as unzipped:

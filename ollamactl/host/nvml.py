@@ -46,11 +46,20 @@ def read() -> tuple[bytes | None, Missing | None]:
 
 def _why(pynvml: Any, error: Exception) -> Missing:
     code = getattr(error, "value", None)
+    words = _words(pynvml, error)
     if code == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
         return Missing("absent", "no libnvidia-ml.so.1")
     if code == pynvml.NVML_ERROR_NO_PERMISSION:
-        return Missing("denied", f"NVML: {error}", "sudo shows it" if os.geteuid() else "")
-    return Missing("failed", f"NVML: {error}")
+        return Missing("denied", f"NVML: {words}", "sudo shows it" if os.geteuid() else "")
+    return Missing("failed", f"NVML: {words}")
+
+
+def _words(pynvml: Any, error: Exception) -> str:
+    """The library's own words, which nvidia-smi prints too; pynvml's differ for some errors."""
+    try:
+        return _word(pynvml.nvmlErrorString(getattr(error, "value", -1)))
+    except pynvml.NVMLError:
+        return str(error)
 
 
 def _without(missing: Missing) -> tuple[bytes | None, Missing]:
@@ -70,7 +79,7 @@ def _asker(pynvml: Any, said: dict[str, str]) -> Callable[..., Any]:
         try:
             answer = function(*args)
         except pynvml.NVMLError as error:
-            said[what] = str(error)
+            said[what] = _words(pynvml, error)
             return None
         return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
 

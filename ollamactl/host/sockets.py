@@ -33,7 +33,8 @@ _OF_A_SERVER = 1 << 1 | 1 << 3 | 1 << 8 | _LISTEN
 
 
 def table(port: int, pid: int | None = None, timeout: float = 5.0) -> bytes:
-    """JSON of `parse.sockets.Table` and of what it says (`facts.Connections`): what is on the local port `port` in the network namespace of `pid`.
+    """JSON of `parse.sockets.Table` and of what it says (`facts.Connections`): what is on the local port `port` in
+    the network namespace of `pid`.
 
     PermissionError where that namespace is not ours and we are not root; Unsupported where neither inet_diag
     nor ss answers.

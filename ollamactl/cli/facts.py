@@ -18,6 +18,7 @@ from ollamactl.report import envelope
 from ollamactl.report.screens import header
 from ollamactl.report.text import Terminal, columns, day, size
 
+LOG_LINES = 20_000  # of the journal in a bundle
 ALL = tuple(f for f in FEEDS if f in Facts.__struct_fields__)
 
 
@@ -104,7 +105,7 @@ def bundle(path: str, unit: str, as_json: bool) -> int:
         )
     recorder = Recorder(LiveHost())
     found = gather_all(recorder, unit, "live")
-    Collector(recorder, unit, whole_log=True).get("log")  # what came before the current start, for doctor
+    Collector(recorder, unit, whole_log=True, lines=LOG_LINES).get("log")  # earlier starts too, for doctor
     removed = recorder.write(path)
     if as_json:
         data = {"path": path, "removed": removed, "missing": {k: str(v) for k, v in found.missing.items()}}

@@ -62,10 +62,11 @@ class Unknown(Exception):
 class Collector:
     """Reads facts of one host on demand. `unit` is a full unit name, or empty: the only one that there is."""
 
-    def __init__(self, host: Host, unit: str = "", *, whole_log: bool = False) -> None:
+    def __init__(self, host: Host, unit: str = "", *, whole_log: bool = False, lines: int = 0) -> None:
         self.host = host
         self.unit = unit
         self.whole_log = whole_log
+        self.lines = lines  # the last so many of a whole log; 0 for all
         self.known: dict[str, Any] = {}
         self.missing: dict[str, Missing] = {}
 
@@ -161,11 +162,10 @@ def _is_server(argv: Iterable[str]) -> bool:
 
 @feed
 def units(c: Collector) -> tuple[UnitName, ...]:
-    """Every unit that runs `ollama serve`: by name, and by the cgroup of a running server."""
-    listed = c.text(command("systemctl", "list-units", "--all", "--plain", "--no-legend", "--full",
-                            "--type=service", "ollama*"))  # fmt: skip
+    """Every unit that runs `ollama serve`: by the name of its file, and by the cgroup of a running server, which
+    also shows instances, transient units and those with other names."""
     files = c.text(command("systemctl", "list-unit-files", "--no-legend", "--full", "--type=service", "ollama*"))
-    names = [line.split()[0] for line in (listed + "\n" + files).splitlines() if line.split()]
+    names = [line.split()[0] for line in files.splitlines() if line.split()]
     for process in c.get("servers") or ():
         if found := re.search(r"/([^/]+\.service)(/|$)", process.cgroup):
             names.append(found[1])
@@ -404,7 +404,9 @@ def journal_args(service: Service) -> tuple[str, ...]:
     return ("journalctl", "-o", "json", "--no-pager", "-q", f"--output-fields={JOURNAL_FIELDS}", *namespace)
 
 
-def log_sources(service: Service, files: tuple[UnitFile, ...], *, whole: bool = False) -> tuple[Source, ...]:
+def log_sources(
+    service: Service, files: tuple[UnitFile, ...], *, whole: bool = False, last: int = 0
+) -> tuple[Source, ...]:
     """Where the lines of the current invocation are: its head and its tail, or all of it. A file that the output
     goes to stands in the unit's files only: systemd's own property has no path."""
     for key in ("StandardOutput", "StandardError"):
@@ -415,7 +417,8 @@ def log_sources(service: Service, files: tuple[UnitFile, ...], *, whole: bool = 
     base = journal_args(service)
     if whole:
         lines = (f"_SYSTEMD_UNIT={service.id}", "+", "_PID=1", f"UNIT={service.id}")
-        return (command(*base, *lines, timeout=60.0, limit=1 << 30),)
+        count = ("-n", str(last)) if last else ()
+        return (command(*base, *count, *lines, timeout=60.0, limit=1 << 30),)
     mine = f"_SYSTEMD_INVOCATION_ID={service.invocation_id}"
     tail = command(*base, "-n", str(TAIL_LINES), mine, "+", "_PID=1", f"INVOCATION_ID={service.invocation_id}")
     return (command(*base, mine, limit=HEAD_BYTES), tail)
@@ -426,7 +429,7 @@ def log_(c: Collector) -> Log:
     has = c.need("service")
     if not has.invocation_id and not c.whole_log:
         raise Unknown(Missing("absent", f"{has.id} was not started since boot"))
-    sources = log_sources(has, c.get("unit_files") or (), whole=c.whole_log)
+    sources = log_sources(has, c.get("unit_files") or (), whole=c.whole_log, last=c.lines)
     if len(sources) == 1:
         where = "journal" if sources[0].args[0] == "journalctl" else sources[0].args[-1]
         return log.parse_log([c.body(sources[0])], where=where, unit=has.id)

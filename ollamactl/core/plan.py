@@ -152,7 +152,7 @@ def plan(
         release=request.release,
         in_file=(*request.secret, *from_file),
     )
-    texts = render(unit, after)
+    texts = own if after == before else render(unit, after)  # other words for the same are no change
     paths = (dropin.dropin_path(unit), dropin.env_file_path(unit))
     changes_of_files = tuple(
         FileChange(path=p, before=b, after=a, mode=0o600 if p.endswith(".env") else 0o644, secret=p.endswith(".env"))

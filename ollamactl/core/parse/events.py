@@ -8,6 +8,7 @@ level WARN or ERROR or about a failed load, but never in another one, where a pr
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Literal, NamedTuple
 
 from ollamactl.core.parse.slog import Line
@@ -214,7 +215,7 @@ _CANCELLED = next(row for row in EVENTS if row.kind == "load_cancelled")
 _PREFIXES = tuple(row for row in EVENTS if row.how == "prefix")
 _TEXTS = tuple(row for row in EVENTS if row.how == "text")
 _ANY = re.compile("|".join(re.escape(row.needle) for row in _TEXTS))
-_PATTERNS = {row.pattern: re.compile(row.pattern) for row in EVENTS if row.pattern}
+_pattern = cache(re.compile)  # when first needed: most logs need few of them
 _BY_KIND = {row.kind: row for row in EVENTS}
 _FREQUENT = {"slot launch_slot_": _BY_KIND["slot_launched"], "srv        update": _BY_KIND["prompt_cache"]}
 _FAILING = {"load_failed", "model_metadata_error", "runner_terminated", "runner_gone", "discovery_failed"}
@@ -274,5 +275,5 @@ _NEEDS_PATTERN = {
 def _groups(row: Event, text: str) -> dict[str, str]:
     if not row.pattern:
         return {}
-    found = _PATTERNS[row.pattern].search(text[:4000])
+    found = _pattern(row.pattern).search(text[:4000])
     return {name: value[:VALUE] for name, value in found.groupdict().items() if value} if found else {}

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 from ollamactl.core.facts import Complaint
@@ -63,7 +64,7 @@ KERNEL: tuple[Row, ...] = (
     Row("segfault", "segfault at", r"(?P<name>\S+)\[(?P<pid>\d+)\]: segfault"),
     Row("gpu_reset", "amdgpu: GPU reset"),
 )  # fmt: skip
-_PATTERNS = {row.pattern: re.compile(row.pattern) for row in ROWS + KERNEL if row.pattern}
+_pattern = cache(re.compile)  # when first needed: most logs need few of them
 _COMPLAINT = re.compile(r"\[?(/[^\s:\]]+\.(?:service|conf|slice|target)):(\d+)\]?:? (.+)", re.S)
 _UNIT_COMPLAINT = re.compile(r"(\S+\.service): .*(?:[Ii]gnoring|[Ii]nvalid|[Uu]nknown|not absolute|bad unit file)")
 
@@ -73,7 +74,7 @@ def read_manager(text: str, kernel: bool = False) -> tuple[Row, dict[str, str]] 
     for row in KERNEL if kernel else ROWS:
         if row.needle not in text:
             continue
-        found = _PATTERNS[row.pattern].search(text) if row.pattern else None
+        found = _pattern(row.pattern).search(text) if row.pattern else None
         if row.pattern and found is None and row in KERNEL:
             continue
         return row, {name: value for name, value in (found.groupdict() if found else {}).items() if value}

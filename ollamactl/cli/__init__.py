@@ -19,9 +19,11 @@ from ollamactl.errors import Exit, Failure
 # command → (module of ollamactl.cli, what `--help` says of it); the order is the order of the list.
 COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("apply", "Change settings, prove that they took, or put the host back."),
+    "plan": ("plan", "Say how much memory a model takes, and how many slots fit."),
     "verify": ("verify", "Show each setting in each layer, and where a value was lost."),
     "facts": ("facts", "Show what is known of this host, as JSON or in short."),
     "bundle": ("facts", "Write the raw readings, redacted, to a file for others to look at."),
+    "probe": ("probe", "Send concurrent requests: who is served, queued, refused, how fast."),
     "history": ("history", "List the changes made here."),
     "rollback": ("history", "Undo a change, as a change that can be undone too."),
     "recover": ("history", "Finish a change that was interrupted, by undoing it."),

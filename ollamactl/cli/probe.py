@@ -1,0 +1,161 @@
+"""`ollamactl probe`: what concurrent requests experience, and why."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+
+import click
+
+from ollamactl.cli.common import color_option, json_option, unit_option
+from ollamactl.core.facts import Process
+from ollamactl.core.feeds import Collector
+from ollamactl.errors import Exit, Failure
+from ollamactl.host import load, probing
+from ollamactl.host.live import LiveHost
+from ollamactl.report import envelope
+from ollamactl.report import probe as report
+from ollamactl.report.text import Terminal
+
+USUAL = "127.0.0.1:11434"
+
+
+class Counts(click.ParamType):  # type: ignore[type-arg]
+    """1,2,4,8"""
+
+    name = "N,N,…"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        try:
+            found = tuple(int(part) for part in str(value).split(","))
+        except ValueError:
+            self.fail(f"{value} is no list of numbers such as 1,2,4,8")
+        if not all(0 < n <= probing.MOST_CLIENTS for n in found):
+            self.fail(f"from 1 to {probing.MOST_CLIENTS} requests at once")
+        return found
+
+
+@click.command(short_help="Send concurrent requests: who is served, queued, refused, and how fast.")
+@click.argument("model")
+@click.option("-n", "clients", type=click.IntRange(1, probing.MOST_CLIENTS), help="Requests at once (default 8).")
+@click.option("--sweep", type=Counts(), help="Several numbers of requests at once, one after the other.")
+@click.option("--rounds", type=click.IntRange(1, 1000), default=1, help="Requests that each client sends in turn.")
+@click.option("--rate", type=click.FloatRange(0.001, 10_000), help="Arrivals a second, at random (Poisson), instead.")
+@click.option("--for", "seconds", type=click.FloatRange(0.1, 3600), default=30.0, help="Seconds of arrivals.")
+@click.option("--prompt-tokens", type=click.IntRange(1, 10_000_000), help="Length of each prompt.")
+@click.option("--output-tokens", type=click.IntRange(1, 100_000), default=64, help="Tokens to ask for, at most.")
+@click.option("--cold", is_flag=True, help="Unload the model first: also what happens while it loads.")
+@click.option("--client-timeout", type=click.FloatRange(0.01, 86400), help="Seconds after which a client gives up.")
+@click.option("--time-limit", type=click.FloatRange(1, 86400), default=600.0, help="Seconds for all (default 600).")
+@click.option("--url", metavar="URL", help="Another server than this host's, or a front before it.")
+@click.option("--key-file", type=click.Path(dir_okay=False), help="File with the key that a front wants.")
+@click.option("--seed", type=click.IntRange(0, 2**31), help="Prompts and arrivals of an earlier measurement.")
+@click.option("--csv", "csv_file", type=click.Path(dir_okay=False, writable=True), help="Write each request here.")
+@unit_option
+@color_option
+@json_option
+def probe(
+    model: str,
+    clients: int | None,
+    sweep: tuple[int, ...] | None,
+    rounds: int,
+    rate: float | None,
+    seconds: float,
+    prompt_tokens: int | None,
+    output_tokens: int,
+    cold: bool,
+    client_timeout: float | None,
+    time_limit: float,
+    url: str | None,
+    key_file: str | None,
+    seed: int | None,
+    csv_file: str | None,
+    unit: str,
+    no_color: bool,
+    as_json: bool,
+) -> int:
+    """Send concurrent requests to MODEL and show for each whether it was served at once, queued or refused (from the
+    runner's slots where they can be seen), when its first token came and how fast the others followed.
+
+    Nothing is changed on the host; the model is loaded where it isn't, and --cold unloads it first.
+    """
+    if sum(x is not None for x in (clients, sweep, rate)) > 1:
+        raise Failure("-n, --sweep and --rate exclude each other", hint="name one", code=Exit.USAGE, id="usage")
+    counts = sweep or (clients or 8,)
+    if sum(counts) * rounds > probing.MOST_REQUESTS or (rate or 0) * seconds > probing.MOST_REQUESTS:
+        raise Failure(
+            f"more than {probing.MOST_REQUESTS:,} requests", hint="fewer rounds", code=Exit.USAGE, id="usage"
+        )
+    host = LiveHost()
+    server: Process | None = None
+    if url is None:
+        url, server = _this_host(host, unit)
+    where = load.target(url, _key(key_file))
+    wanted = probing.Wanted(
+        model=model,
+        clients=counts,
+        rounds=rounds,
+        rate=rate,
+        seconds=seconds,
+        cold=cold,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        client_timeout=client_timeout,
+        time_limit=time_limit,
+        seed=secrets.randbelow(2**31) if seed is None else seed,
+    )
+    out = Terminal(colour=False if no_color else None)
+    busy = Terminal(sys.stderr) if as_json else out
+    found = probing.measure(where, wanted, probing.Slots(host, where, model, server), busy.working)
+    busy.working("")
+    if csv_file:
+        _write(csv_file, report.table(found))
+    code = Exit.OK if found.phases and not found.interrupted else Exit.UNSEEN
+    if as_json:
+        status = "interrupted" if found.interrupted else "limited" if found.limited else ""
+        envelope.write(envelope.envelope("probe", code, report.document(found), status=status))
+        return code
+    report.screen(out, found)
+    return code
+
+
+def _this_host(host: LiveHost, unit: str) -> tuple[str, Process | None]:
+    """The address of this host's server, and its process. A server that no unit runs is asked where servers usually
+    are. Raises Failure (usage) where several units run one and none is named."""
+    collector = Collector(host, unit)
+    if collector.get("unit") is None:
+        missing = collector.missing["unit"]
+        if missing.kind == "unasked" or unit:
+            hint = "name one: --unit NAME, or --url URL"
+            raise Failure(missing.detail, hint=hint, code=Exit.USAGE, id="several_units")
+        return f"http://{USUAL}", None
+    return f"http://{collector.get('address') or USUAL}", collector.get("process")
+
+
+def _key(path: str | None) -> str:
+    if path is None:
+        return ""
+    try:
+        with open(path, encoding="ascii") as file:
+            key = file.read(4096).strip()
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}", code=Exit.USAGE, id="usage") from None
+    except UnicodeDecodeError:
+        key = ""
+    if not key or not key.isprintable() or " " in key:
+        raise Failure(f"{path} does not hold one key", hint="one line, no blanks", code=Exit.USAGE, id="usage")
+    return key
+
+
+def _write(path: str, text: str) -> None:
+    """A new file takes the place of an old one at once, or not at all."""
+    beside = f"{path}.{os.getpid()}.new"
+    try:
+        with open(beside, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(beside, path)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}", code=Exit.USAGE, id="usage") from None

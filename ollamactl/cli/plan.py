@@ -1,0 +1,193 @@
+"""`ollamactl plan`: how much memory, how many slots, before anything is restarted."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import click
+import msgspec
+
+from ollamactl.cli.common import color_option, from_option, json_option, unit_option
+from ollamactl.cli.sources import open_source
+from ollamactl.core.answer import Answer, Asked, answer, worst_case
+from ollamactl.core.capacity import Held, budget, held, number, release_of, settings_of, values_now
+from ollamactl.core.facts import Facts
+from ollamactl.core.feeds import Collector
+from ollamactl.core.memory.runner_args import engine_class
+from ollamactl.core.settings import KV_TYPES, MAX_SLOTS
+from ollamactl.core.sizing import Model
+from ollamactl.errors import Exit, Failure
+from ollamactl.host import loads, modelfiles
+from ollamactl.host.modelfiles import Found
+from ollamactl.report import envelope
+from ollamactl.report.plan import data, show
+from ollamactl.report.text import Terminal
+
+FIELDS = (
+    "service", "unit_files", "env_files", "manager_environment", "effective", "process", "start", "version", "loaded",
+    "runners", "gpus", "memory", "system", "listeners",
+)  # fmt: skip
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.I)
+
+
+@click.command(short_help="Say how much memory a model takes, and how many slots fit.")
+@click.argument("model")
+@click.option("--parallel", metavar="N,…|auto", help="Slot counts of the table; auto: as many as fit.")
+@click.option("--context-length", metavar="N,…", help="Contexts per slot: 8192, 8k.")
+@click.option("--kv-cache-type", metavar="T,…", help="Types of the KV cache: f16, q8_0, q4_0.")
+@click.option("--flash-attention", type=click.Choice(["on", "off"]), help="Instead of what the service has.")
+@click.option("--gpu-free", metavar="SIZE,…", help="Assume GPUs with that much free memory; 0 for none.")
+@from_option
+@unit_option
+@color_option
+@json_option
+def plan(
+    model: str,
+    parallel: str | None,
+    context_length: str | None,
+    kv_cache_type: str | None,
+    flash_attention: str | None,
+    gpu_free: str | None,
+    source: str | None,
+    unit: str,
+    no_color: bool,
+    as_json: bool,
+) -> int:
+    """Say how much memory MODEL takes with each context and slot count, what fits, and what to do where it does not.
+
+    MODEL is an installed model's name or a GGUF file. No server is needed, nothing is loaded or changed.
+
+    \b
+    ollamactl plan qwen3:8b
+    ollamactl plan qwen3:8b --parallel 1,2,4,8 --context-length 8k,32k --kv-cache-type f16,q8_0
+    ollamactl plan ./model.gguf --parallel auto --gpu-free 24G
+    """
+    asked = Asked(
+        slots=slot_counts(parallel),
+        contexts=tuple(_tokens(item) for item in _items(context_length)),
+        kinds=tuple(_kv(item) for item in _items(kv_cache_type)),
+        auto=bool(parallel and "auto" in [item.lower() for item in _items(parallel)]),
+    )
+    assumed = tuple(_bytes(item) for item in _items(gpu_free)) if gpu_free is not None else None
+    facts = facts_for(source, unit)
+    found = modelfiles.find(model, modelfiles.folders(facts))
+    wanted = modelfiles.model(found)
+    result = answered(wanted, found, facts, asked, flash=flash_attention, gpu_free=assumed, live=source is None)
+    worst = worst_case(result, facts)
+    if as_json:
+        envelope.write(envelope.envelope("plan", Exit.OK, data(result, worst)))
+    else:
+        show(Terminal(colour=False if no_color else None), result, worst)
+    return Exit.OK
+
+
+def facts_for(source: str | None, unit: str) -> Facts:
+    """What a plan wants of the host. A host without Ollama is well: the file and the devices are enough."""
+    opened = open_source(source, unit)
+    if opened.facts is not None:
+        return opened.facts
+    collector = Collector(opened.host, unit)
+    if collector.get("unit") is None:
+        missing = collector.missing["unit"]
+        if missing.kind == "unasked" and source is None:
+            raise Failure(missing.detail, hint="name one: --unit NAME", code=Exit.USAGE, id="several_units")
+    facts = collector.facts(FIELDS, taken=time.time(), origin=opened.origin)
+    if unit and facts.service is None:
+        missing = facts.why("service")
+        raise Failure(missing.detail or str(missing), hint=missing.hint, id=missing.kind)
+    return facts
+
+
+def answered(
+    model: Model,
+    found: Found,
+    facts: Facts,
+    asked: Asked,
+    *,
+    flash: str | None = None,
+    gpu_free: tuple[int, ...] | None = None,
+    live: bool = True,
+) -> Answer:
+    """The answer for one model on a host: the same model's runner is taken as ended, others as staying."""
+    values = values_now(facts)
+    release, known = release_of(facts)
+    settings = settings_of(values, release)
+    if flash is not None:
+        settings = msgspec.structs.replace(settings, flash_attention=flash == "on")
+    stored, why = loads.read() if live else ((), "")
+    engine = engine_class(release)
+    context = loads.spread(stored, engine, "").context
+    here = held(facts, mapped_sizes(facts))
+    leave = [h for h in here if _same(h, model)]
+    stay = [h for h in here if not _same(h, model)]
+    room = budget(facts, values, stay=stay, leave=leave, context=context, gpu_free=gpu_free)
+    notes = [] if known else ["no release of Ollama is known here: the newest is assumed"]
+    smaller = [modelfiles.model(other) for other in modelfiles.smaller_builds(found)]
+    current = number(values, "OLLAMA_NUM_PARALLEL") or 0
+    result = answer(model, settings, room, asked, smaller=smaller, notes=notes, current=current)
+    kind = room.places[0].device.kind if result.focus.places else ""
+    said = loads.spread(stored, engine, kind, why)
+    return msgspec.structs.replace(
+        result, loads=said.count, loads_error=said.error, loads_why=said.why, context_measured=kind in context
+    )
+
+
+def mapped_sizes(facts: Facts) -> dict[str, int]:
+    """Bytes of the files that runners map."""
+    return {r.model: modelfiles.size((r.model,)) for r in facts.runners or ()}
+
+
+def _same(one: Held, model: Model) -> bool:
+    return one.model.lower() == model.name.lower() or bool(one.path and one.path == model.path)
+
+
+# -- the words of the command line --
+
+
+def _items(text: str | None) -> list[str]:
+    return [item.strip() for item in (text or "").split(",") if item.strip()]
+
+
+def slot_counts(text: str | None) -> tuple[int, ...]:
+    found = []
+    for item in _items(text):
+        if item.lower() == "auto":
+            continue
+        if not re.fullmatch(r"\d{1,6}", item) or not 1 <= int(item) <= MAX_SLOTS:
+            hint = f"a number from 1 to {MAX_SLOTS}, or auto: --parallel 1,2,4"
+            raise _usage(f"--parallel {item}: no slot count", hint)
+        found.append(int(item))
+    return tuple(dict.fromkeys(found))
+
+
+def _tokens(text: str) -> int:
+    match = re.fullmatch(r"(\d{1,9})([kKmM]?)", text)
+    count = int(match[1]) * {"": 1, "k": 1024, "m": 1 << 20}[match[2].lower()] if match else 0
+    if not 1 <= count <= 1 << 27:
+        raise _usage(f"--context-length {text}: no number of tokens", "--context-length 4k,8192,32k")
+    return count
+
+
+def _kv(text: str) -> str:
+    if text.lower() not in KV_TYPES:
+        raise _usage(f"--kv-cache-type {text}: the engine has no such type", "one of " + ", ".join(KV_TYPES))
+    return text.lower()
+
+
+def _bytes(text: str) -> int:
+    """Bytes of 24G, 22.9GiB, 8000M (all powers of 1024, as drivers print them) or a plain number of bytes."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise _usage(f"--gpu-free {text}: no size", "--gpu-free 24G, --gpu-free 22.9GiB,22.9GiB")
+    power = " KMGT".index(match[2].upper()) if match[2] else 0
+    size = int(float(match[1]) * 1024**power)
+    if size > 1 << 50:
+        raise _usage(f"--gpu-free {text}: more than any GPU has", "--gpu-free 24G")
+    return size
+
+
+def _usage(text: str, hint: str) -> Failure:
+    return Failure(text, hint=hint, code=Exit.USAGE, id="usage")
+
+

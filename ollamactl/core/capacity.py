@@ -1,0 +1,368 @@
+"""Facts of a host → the memory that a model may use: devices as Ollama counts them, host memory, margins. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from ollamactl.core import settings as registry
+from ollamactl.core.facts import Compute, Facts, Gpu, Runner
+from ollamactl.core.memory.fit import margin
+from ollamactl.core.memory.predict import Device
+from ollamactl.core.memory.runner_args import Settings
+
+MiB = 1 << 20
+GiB = 1 << 30
+# Bytes that a driver takes for a process that uses a device (its context and the engine's kernels), on no log line:
+# 305 MiB measured on CUDA, reports from 150 to 550. Loads stored on this host take its place.
+CONTEXT = {"cuda": 305 * MiB, "rocm": 305 * MiB, "vulkan": 100 * MiB, "metal": 0}
+CONTEXT_BAND = 0.5
+_VENDOR_KIND = {"nvidia": "cuda", "amd": "rocm", "intel": "vulkan", "apple": "metal"}
+_VENDOR_NAME = {"nvidia": "CUDA", "amd": "ROCm", "intel": "Vulkan", "apple": "Metal"}
+NEWEST_RELEASE = (0, 33, 0)  # what is assumed where no release is known
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """A device and what it is called. `device.free` has the driver's context taken off, `free` has not."""
+
+    device: Device
+    label: str
+    free: int
+    context: int = 0  # bytes of the driver's context
+    gpu: int | None = None  # position in Facts.gpus
+    discrete: bool = True
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What one loaded model holds: bytes on each GPU (by position in Facts.gpus; -1 where it is not known which), and
+    bytes of host memory that its end would give back."""
+
+    model: str
+    gpus: dict[int, int]
+    host: int = 0
+    path: str = ""
+    whole: bool = False  # on the GPU, all of it
+
+    @property
+    def device_bytes(self) -> int:
+        return sum(self.gpus.values())
+
+
+class Budget(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is to hold a model. No `places`: CPU only, `host_free` is the budget and `why_cpu` says why."""
+
+    places: tuple[Place, ...] = ()
+    host_free: int | None = None
+    target: int | None = None  # LLAMA_ARG_FIT_TARGET in bytes
+    spread: bool = False  # OLLAMA_SCHED_SPREAD
+    cpus: int = 0
+    why_cpu: str = ""
+    beside: tuple[Held, ...] = ()  # models that stay loaded
+    notes: tuple[str, ...] = ()
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        return tuple(p.device for p in self.places)
+
+    @property
+    def device_bytes(self) -> int:
+        """Free bytes of all devices as the driver says."""
+        return sum(p.free for p in self.places)
+
+    def kept(self, projector: int = 0) -> int:
+        """Bytes that the engine leaves free on each device."""
+        return margin(projector, self.target)
+
+    def without(self, taken: Mapping[int, int], host: int = 0) -> Budget:
+        """The same after a model took `taken[i]` bytes of place i (its context included) and `host` bytes."""
+        places = []
+        for i, place in enumerate(self.places):
+            less = taken.get(i, 0)
+            device = msgspec.structs.replace(place.device, free=max(0, place.device.free - less))
+            places.append(msgspec.structs.replace(place, device=device, free=max(0, place.free - less)))
+        left = None if self.host_free is None else max(0, self.host_free - host)
+        return msgspec.structs.replace(self, places=tuple(places), host_free=left)
+
+
+# -- settings --
+
+
+def release_of(facts: Facts) -> tuple[tuple[int, int, int], bool]:
+    """The release that runs, and whether it is known; the newest where not."""
+    text = facts.version or (facts.start.version if facts.start else "") or ""
+    numbers = registry.version(text)
+    return ((numbers[0], numbers[1], numbers[2]), True) if len(numbers) == 3 else (NEWEST_RELEASE, False)
+
+
+def values_now(facts: Facts) -> dict[str, str | None]:
+    """The variables that decide about memory, as the running server has them, else as the next start will."""
+    found: dict[str, str | None] = {}
+    config = (facts.start.config if facts.start else None) or {}
+    environ = facts.process.environ if facts.process else None
+    for name in RELEVANT:
+        if environ is not None:
+            found[name] = environ.get(name)
+        elif name in config:
+            printed = config[name]
+            default = registry.REGISTRY[name].default(facts.version or "")
+            found[name] = None if printed in ("", default) else printed
+        elif facts.process is None and facts.effective is not None:
+            found[name] = facts.effective.value(name)
+        else:
+            found[name] = None
+    return found
+
+
+RELEVANT = (
+    "OLLAMA_NUM_PARALLEL", "OLLAMA_CONTEXT_LENGTH", "OLLAMA_KV_CACHE_TYPE", "OLLAMA_FLASH_ATTENTION",
+    "OLLAMA_GPU_OVERHEAD", "OLLAMA_MAX_LOADED_MODELS", "OLLAMA_SCHED_SPREAD", "LLAMA_ARG_FIT_TARGET",
+    "OLLAMA_IGPU_ENABLE", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
+    "GGML_VK_VISIBLE_DEVICES",
+)  # fmt: skip
+
+
+def number(values: Mapping[str, str | None], name: str) -> int | None:
+    """A variable as Ollama reads it; None where it is unset or no number (its default counts then)."""
+    text = values.get(name)
+    if text is None or not text.strip(" \t\"'"):
+        return None
+    read = registry.REGISTRY[name].read(text)
+    return int(read.printed) if not read.problem and read.printed.isdigit() else None
+
+
+def truth(values: Mapping[str, str | None], name: str) -> bool | None:
+    """A boolean variable as Ollama reads it: any text that is no boolean counts as true; None where unset."""
+    text = values.get(name)
+    if text is None or not text.strip(" \t\"'"):
+        return None
+    return registry.REGISTRY[name].read(text).printed != "false"
+
+
+def settings_of(values: Mapping[str, str | None], release: tuple[int, int, int]) -> Settings:
+    """The variables as the memory model takes them."""
+    return Settings(
+        parallel=number(values, "OLLAMA_NUM_PARALLEL"),
+        context_length=number(values, "OLLAMA_CONTEXT_LENGTH") or None,
+        kv_cache_type=(values.get("OLLAMA_KV_CACHE_TYPE") or "").strip(" \t\"'").lower(),
+        flash_attention=truth(values, "OLLAMA_FLASH_ATTENTION"),
+        gpu_overhead=number(values, "OLLAMA_GPU_OVERHEAD") or 0,
+        release=release,
+    )
+
+
+# -- what there is --
+
+
+def budget(
+    facts: Facts,
+    values: Mapping[str, str | None],
+    *,
+    stay: Iterable[Held] = (),
+    leave: Iterable[Held] = (),
+    context: Mapping[str, int] | None = None,
+    gpu_free: tuple[int, ...] | None = None,
+) -> Budget:
+    """What a model may use. Models of `leave` are ended first, those of `stay` are not. `context`: bytes of the
+    driver's context by kind of device, where loads of this host have shown them. `gpu_free`: devices to assume."""
+    stay, leave = tuple(stay), tuple(leave)
+    taken = {**CONTEXT, **(context or {})}
+    notes: list[str] = []
+    why = ""
+    if gpu_free is not None:
+        places = _assumed(facts, gpu_free, taken)
+        why = "no GPU is assumed (--gpu-free 0)"
+    else:
+        places, why = _found(facts, values, stay, leave, taken)
+    places = _one_library(places, notes)
+    memory = facts.memory
+    host_free = None
+    if memory is not None:
+        host_free = memory.available + sum(h.host for h in leave)
+        limit = facts.service.memory_max if facts.service else None
+        if limit is not None and limit < host_free:
+            host_free = limit
+            notes.append(f"MemoryMax= of {facts.service.id if facts.service else 'the unit'} limits its memory")
+    if any(p.device.unified for p in places) and host_free is not None:
+        places = tuple(_unified(p, host_free) if p.device.unified else p for p in places)
+    return Budget(
+        places=places,
+        host_free=host_free,
+        target=_target(values, notes),
+        spread=bool(truth(values, "OLLAMA_SCHED_SPREAD")),
+        cpus=facts.system.cpus if facts.system else 0,
+        why_cpu="" if places else why,
+        beside=stay,
+        notes=tuple(notes),
+    )
+
+
+def _target(values: Mapping[str, str | None], notes: list[str]) -> int | None:
+    text = (values.get("LLAMA_ARG_FIT_TARGET") or "").split(",")[0].strip()
+    if not text:
+        return None
+    if not re.fullmatch(r"\d{1,9}", text):
+        notes.append(f"LLAMA_ARG_FIT_TARGET={text} is no number of MiB")
+        return None
+    return int(text) * MiB
+
+
+def _kind(library: str) -> str:
+    low = library.lower()
+    return next((k for k in ("cuda", "rocm", "vulkan", "metal") if low.startswith(k)), "rocm" if "hip" in low else low)
+
+
+def _place(
+    at: int, label: str, kind: str, free: int, total: int, gpu: Gpu | None, where: int | None,
+    context: Mapping[str, int],
+) -> Place:  # fmt: skip
+    less = context.get(kind, 0)
+    compute = gpu.compute if gpu else ""
+    device = Device(
+        name=f"{kind.upper() if kind == 'cuda' else kind.capitalize()}{at}",
+        kind=kind,
+        free=max(0, free - less),
+        total=total,
+        unified=bool(gpu and gpu.unified),
+        compute_capability=float(compute) if re.fullmatch(r"\d+\.\d+", compute) else 0.0,
+    )
+    return Place(device=device, label=label, free=free, context=less, gpu=where, discrete=not (gpu and gpu.unified))
+
+
+def _unified(place: Place, host_free: int) -> Place:
+    free = min(place.free, host_free) if place.free else host_free
+    device = msgspec.structs.replace(place.device, free=max(0, free - place.context))
+    return msgspec.structs.replace(place, free=free, device=device)
+
+
+def _assumed(facts: Facts, sizes: tuple[int, ...], context: Mapping[str, int]) -> tuple[Place, ...]:
+    gpus = facts.gpus or ()
+    found = []
+    for at, size in enumerate(s for s in sizes if s):
+        gpu = gpus[at] if at < len(gpus) else None
+        kind = _VENDOR_KIND[gpu.vendor] if gpu else "cuda"
+        total = max(size, (gpu.total or 0) if gpu else 0)
+        label = gpu.name if gpu and gpu.name else "assumed GPU"
+        found.append(_place(at, label, kind, size, total, None, None, context))
+    return tuple(found)
+
+
+def _found(
+    facts: Facts, values: Mapping[str, str | None], stay: tuple[Held, ...], leave: tuple[Held, ...],
+    context: Mapping[str, int],
+) -> tuple[tuple[Place, ...], str]:  # fmt: skip
+    """The devices that the running server found at its start; those of the driver where no server tells."""
+    computes = facts.start.computes if facts.start else ()
+    gpus = facts.gpus or ()
+    pairs: list[tuple[str, str, Compute | None, int | None]] = []
+    why = "this host has no GPU"
+    if computes:
+        usable = [c for c in computes if c.library.lower() not in ("cpu", "") and c.id != "cpu"]
+        seen: set[int] = set()
+        for c in usable:
+            where = _gpu_of(c, gpus, seen)
+            if where is not None:
+                seen.add(where)
+            pairs.append((_kind(c.library), c.description or c.name, c, where))
+        if gpus and not usable:
+            why = f"Ollama found no usable GPU at its start, though {len(gpus)} could be seen"
+    else:
+        hidden = 0
+        for where, seen_gpu in enumerate(gpus):
+            if not _visible(seen_gpu, values) or not (seen_gpu.total or seen_gpu.unified):
+                hidden += 1
+                continue
+            pairs.append((_VENDOR_KIND[seen_gpu.vendor], seen_gpu.name, None, where))
+        if facts.gpus is None:
+            why = f"no GPU is known ({facts.why('gpus')})"
+        elif hidden:
+            why = "no GPU of this host is one that Ollama uses"
+    found = []
+    for at, (kind, label, compute, where) in enumerate(pairs):
+        gpu: Gpu | None = gpus[where] if where is not None else None
+        total = (gpu.total if gpu else None) or (compute.total if compute else None) or 0
+        free = gpu.free if gpu and gpu.free is not None else None
+        if free is not None:
+            free += sum(_part(h, where, len(pairs)) for h in leave)
+        else:  # what the server saw before any model was loaded
+            free = (compute.available if compute else None) or 0
+            free -= sum(_part(h, where, len(pairs)) for h in stay)
+        found.append(_place(at, label, kind, max(0, min(free, total or free)), total, gpu, where, context))
+    return tuple(found), why
+
+
+def _part(held: Held, where: int | None, devices: int) -> int:
+    unknown = held.gpus.get(-1, 0) // devices
+    return unknown + (held.gpus.get(where, 0) if where is not None else 0)
+
+
+def _gpu_of(compute: Compute, gpus: tuple[Gpu, ...], seen: set[int]) -> int | None:
+    """The driver's device of an `inference compute` line: by its id, its PCI address, else the next of its maker."""
+    free = [(i, g) for i, g in enumerate(gpus) if i not in seen]
+    for i, g in free:
+        if g.uuid and g.uuid == compute.id:
+            return i
+    for i, g in free:
+        if g.pci and g.pci[-10:] in compute.text.lower():
+            return i
+    kind = _kind(compute.library)
+    return next((i for i, g in free if _VENDOR_KIND[g.vendor] == kind or kind == "vulkan"), None)
+
+
+def _visible(gpu: Gpu, values: Mapping[str, str | None]) -> bool:
+    """Whether Ollama would use a device, as far as variables and kind tell."""
+    if gpu.unified and gpu.vendor in ("amd", "intel") and not values.get("OLLAMA_IGPU_ENABLE"):
+        return False
+    names = {"nvidia": ("CUDA_VISIBLE_DEVICES",), "amd": ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")}
+    for name in names.get(gpu.vendor, ("GGML_VK_VISIBLE_DEVICES",)):
+        chosen = values.get(name)
+        if chosen is not None and chosen.strip():
+            items = [item.strip() for item in chosen.split(",")]
+            if str(gpu.index) not in items and not any(item and gpu.uuid.startswith(item) for item in items):
+                return False
+    return True
+
+
+def _one_library(places: tuple[Place, ...], notes: list[str]) -> tuple[Place, ...]:
+    """Ollama gives a model devices of one library only: the group with the most free memory."""
+    groups: dict[str, list[Place]] = {}
+    for place in places:
+        groups.setdefault(place.device.kind, []).append(place)
+    if len(groups) < 2:
+        return places
+    best = max(groups.values(), key=lambda group: sum(p.free for p in group))
+    others = ", ".join(p.label for p in places if p not in best)
+    notes.append(f"a model is not spread over devices of two libraries; not counted: {others}")
+    return tuple(best)
+
+
+# -- what is loaded --
+
+
+def held(facts: Facts, mapped: Mapping[str, int] | None = None) -> tuple[Held, ...]:
+    """What each runner holds. `mapped`: bytes of its file by model path, which its process maps and does not own."""
+    from ollamactl.core.verify import model_of
+
+    found = []
+    for runner in facts.runners or ():
+        model = model_of(runner, facts)
+        gpus = _driver_bytes(runner, facts)
+        if not gpus and model is not None and model.size_vram:
+            gpus = {0: model.size_vram} if len(facts.gpus or ()) == 1 else {-1: model.size_vram}
+        rss = runner.process.rss or 0
+        host = max(0, rss - (mapped or {}).get(runner.model, rss))
+        whole = bool(model and model.size and model.size_vram >= model.size)
+        name = model.name if model else runner.model.rsplit("/", 1)[-1]
+        found.append(Held(name, gpus, host, runner.model, whole))
+    return tuple(found)
+
+
+def _driver_bytes(runner: Runner, facts: Facts) -> dict[int, int]:
+    """Bytes of a runner on each device, in the driver's words."""
+    found: dict[int, int] = {}
+    for where, gpu in enumerate(facts.gpus or ()):
+        used = [p.used for p in gpu.processes if p.pid == runner.process.pid and p.used]
+        if used:
+            found[where] = sum(used)
+    return found

@@ -118,7 +118,7 @@ def answered(
     stored, why = loads.read() if live else ((), "")
     engine = engine_class(release)
     context = loads.spread(stored, engine, "").context
-    here = held(facts, mapped_sizes(facts))
+    here = held(facts, modelfiles.mapped(facts))
     leave = [h for h in here if _same(h, model)]
     stay = [h for h in here if not _same(h, model)]
     room = budget(facts, values, stay=stay, leave=leave, context=context, gpu_free=gpu_free)
@@ -131,11 +131,6 @@ def answered(
     return msgspec.structs.replace(
         result, loads=said.count, loads_error=said.error, loads_why=said.why, context_measured=kind in context
     )
-
-
-def mapped_sizes(facts: Facts) -> dict[str, int]:
-    """Bytes of the files that runners map."""
-    return {r.model: modelfiles.size((r.model,)) for r in facts.runners or ()}
 
 
 def _same(one: Held, model: Model) -> bool:

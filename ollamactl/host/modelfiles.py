@@ -236,6 +236,11 @@ def size(paths: Iterable[str]) -> int:
     return total
 
 
+def mapped(facts: Facts) -> dict[str, int]:
+    """Bytes of the files that runners map, by path."""
+    return {r.model: size((r.model,)) for r in facts.runners or ()}
+
+
 # -- as the memory model takes them --
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from ollamactl.core.answer import Answer, context_band, tokens, words
 from ollamactl.core.capacity import Place
 from ollamactl.core.memory.predict import HOST, Prediction
+from ollamactl.core.preflight import Preflight
 from ollamactl.core.sizing import Cell, Row
 from ollamactl.core.ways import Option
 from ollamactl.report import text
@@ -306,3 +307,35 @@ def _option(way: Option) -> dict[str, Any]:
         "estimated": way.estimated,
         "cell": None if way.cell is None else _cell(way.cell, terms=False),
     }
+
+
+# -- rows of the screen of `apply` --
+
+
+def forecast_rows(found: Preflight) -> list[list[str]]:
+    """What loaded or named models are started with and take, before and after a change."""
+    rows = []
+    for one in found.forecasts:
+        was, new = one.before.args, one.after.args
+        same = "as before" if was.batch == new.batch else f"before {was.batch}"
+        rows.append([f"{one.name}  -c / -np", f"{was.total_context}/{was.slots}", f"{new.total_context}/{new.slots}",
+                     f"predicted, batch {new.batch} {same}"])  # fmt: skip
+        exact = "exact" if one.subject.model.hyper.known else "unknown architecture"
+        rows.append(["  KV cache", size(one.before.kv), size(one.after.kv), f"{exact}, {new.kv_cache_type}"])
+        left = one.after.headroom
+        room = "" if left is None else f", {size(left)} left" if left >= 0 else f", {size(-left)} too much"
+        where = "  on the GPU" if one.after.places else "  host memory"
+        rows.append([where, size(one.before.need), size(one.after.need), f"± {size(one.after.band[1])}{room}"])
+    return rows
+
+
+def forecast_data(found: Preflight) -> list[dict[str, Any]]:
+    return [
+        {
+            "model": one.name,
+            "loaded": one.subject.loaded,
+            "before": _cell(one.before, terms=False),
+            "after": _cell(one.after),
+        }
+        for one in found.forecasts
+    ]

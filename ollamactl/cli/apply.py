@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,13 +17,16 @@ from ollamactl.core.feeds import Collector
 from ollamactl.core.plan import Plan, Request
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import apply as changing
-from ollamactl.host.apply import Context
+from ollamactl.host.apply import Context, Result
 from ollamactl.host.journal import Store
 from ollamactl.host.live import LiveHost
 from ollamactl.platforms import linux
 from ollamactl.platforms.systemd import Systemd
 from ollamactl.report import screens
 from ollamactl.report.text import Terminal
+
+if TYPE_CHECKING:
+    from ollamactl.core.preflight import Preflight
 
 
 def _setting_options(function: Any) -> Any:
@@ -99,10 +102,13 @@ def apply(
                 if plan.refused or (plan.empty and not start and not request.models):
                     return screen.finish(plan, None, as_json)
                 if plan.empty and plan.running:
-                    return screen.finish(plan, changing.prove(context, plan, run.facts, request.models), as_json)
+                    proven = changing.prove(context, plan, run.facts, request.models)
+                    run.remember(proven)
+                    return screen.finish(plan, proven, as_json)
                 screen.plan(plan, run.facts)
                 _drain(context, plan, drain, cut, screen)
                 result = changing.change(context, plan, run.facts, request.models)
+                run.remember(result)
         except changing.Interrupted as stopped:
             raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
     return screen.finish(plan, result, as_json)
@@ -114,6 +120,29 @@ class _Run:
     def __init__(self, host: LiveHost, unit: str, request: Request, screen: screens.Apply) -> None:
         self.host, self.unit, self.request, self.screen = host, unit, request, screen
         self.facts = Facts()
+        self.sizes: Preflight | None = None
+
+    def remember(self, result: Result) -> None:
+        """Prediction and measurement of what was loaded, for later plans. The change is done: no signal undoes it."""
+        if self.sizes is not None and result.status in ("applied", "unchanged"):
+            from ollamactl.cli import sizes
+
+            with changing.signals_wait():
+                for said in sizes.remember(self.sizes, result, Collector(self.host, self.unit)):
+                    self.screen.step(said)
+
+    def _sized(self, plan: Plan, request: Request, collector: Collector) -> Plan:
+        """The plan with the pre-flight of what is loaded or named, where anything is to be started anew."""
+        if plan.refused or not (plan.restart or request.models):
+            return plan
+        from ollamactl.cli import sizes
+        from ollamactl.core.preflight import judged
+        from ollamactl.report.plan import forecast_data, forecast_rows
+
+        self.sizes = found = sizes.check(plan, self.facts, request, collector)
+        self.screen.memory_rows, self.screen.memory = forecast_rows(found), forecast_data(found)
+        self.screen.memory_notes += found.notes
+        return judged(plan, found, request)
 
     def plan_now(self) -> Plan:
         collector = Collector(self.host, self.unit)
@@ -122,7 +151,16 @@ class _Run:
         self.facts = collector.facts((*planning.NEEDS, *planning.NICE), taken=time.time())
         self.screen.facts = self.facts
         extra, own = collector.need("extra"), linux.own_files(self.host, unit)
-        plan = planning.plan(self.request, self.facts, self.host, extra, own, linux.render)
+        request = self.request
+        self.screen.memory_notes = []
+        if request.set.get("OLLAMA_NUM_PARALLEL", "").strip().lower() == "auto":
+            from ollamactl.cli import sizes
+
+            request, why = sizes.with_auto(request, self.facts, collector)
+            self.screen.memory_notes.append(why)
+        plan = self._sized(
+            planning.plan(request, self.facts, self.host, extra, own, linux.render), request, collector
+        )
         if not self.request.set and not self.request.unset and not self.request.release and plan.managed.empty:
             raise Failure(
                 "nothing to apply: no setting was named and none is managed yet",

@@ -59,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[FileChange, ...] = ()
     lints: tuple[Lint, ...] = ()
     refused: tuple[Lint, ...] = ()  # the errors that are not overridden
+    overrides: tuple[str, ...] = ()  # ids of the errors that are
     running: bool = True  # the service runs, so it is restarted and verified
     restart: bool = True  # the process must be started anew for the wanted state
     reload: bool = True  # systemd must read its files anew
@@ -180,6 +181,7 @@ def plan(
         files=changes_of_files,
         lints=tuple(lints),
         refused=refused,
+        overrides=tuple(dict.fromkeys(x.id for x in lints if x.severity == "error" and x.id in request.overrides)),
         running=running,
         restart=running and (bool(changes_of_files) or stale or _process_differs(facts, will, wanted, asked)),
         reload=bool(changes_of_files) or stale,

@@ -41,6 +41,9 @@ class Apply:
         self.facts = Facts()
         self.steps: list[dict[str, Any]] = []
         self.notes: list[str] = []
+        self.memory_rows: list[list[str]] = []  # what models are predicted to take, before and after
+        self.memory: list[dict[str, Any]] = []
+        self.memory_notes: list[str] = []
         self._shown = False
 
     # -- what the transaction reports --
@@ -99,12 +102,14 @@ class Apply:
             for c in plan.changes:
                 now, new = ("(secret)", "(secret)") if c.secret else (_short(c.now), _short(c.new))
                 rows.append([c.name, now, new, c.where])
-            rows += self._runner_rows(plan)
+            rows += self.memory_rows or self._runner_rows(plan)
             self.out.lines(*("  " + line for line in columns(rows, {1, 2}, self.out.table_width - 2, 3)))
         for lint in plan.lints:
             if lint not in plan.refused:
                 overridden = " (overridden)" if lint.severity == "error" else ""
                 self.out.wrap(f"{self.out.paint('warning', 'warning')}: {lint.text}{overridden}", indent=2, hang=4)
+        for said in self.memory_notes:
+            self.out.wrap(said, indent=2, hang=4)
         flight = in_flight(facts)
         if plan.restart and not flight.idle and flight.sentence():
             self.out.wrap(f"{flight.sentence()}; a restart cuts them (--drain 60 waits for them)", indent=2)
@@ -239,7 +244,8 @@ class Apply:
             "diff": "\n".join(self._diff(plan)),
             "lints": [*plan.lints],
             "steps": self.steps,
-            "notes": self.notes + [n.text for n in (result.judgement.notes if result else ())],
+            "memory": self.memory,
+            "notes": self.memory_notes + self.notes + [n.text for n in (result.judgement.notes if result else ())],
             "mismatches": mismatches,
             "rolled_back": status == "restored",
             "history": result.entry if result else None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ollamactl.cli.common import chosen_unit, command_line, json_option, need, unit_option
+from ollamactl.cli.common import chosen_unit, command_line, json_option, need, recorded_command, unit_option
 from ollamactl.core import plan as planning
 from ollamactl.core import settings
 from ollamactl.core.facts import Facts
@@ -92,10 +92,10 @@ def apply(
     store = Store()
     with changing.signals_raise():
         try:
-            with store.lock(command_line(), wait, screen.waiting):
+            with store.lock(recorded_command(), wait, screen.waiting):
                 manager = Systemd()
                 context = Context(
-                    host, manager, store, screen, command_line(), os.environ.get("SUDO_USER", ""), timeout, start
+                    host, manager, store, screen, recorded_command(), os.environ.get("SUDO_USER", ""), timeout, start
                 )
                 changing.recover_first(context, screen.interrupted_before)
                 plan = run.plan_now()
@@ -126,8 +126,9 @@ class _Run:
         """Prediction and measurement of what was loaded, for later plans. The change is done: no signal undoes it."""
         if self.sizes is not None and result.status in ("applied", "unchanged"):
             from ollamactl.cli import sizes
+            from ollamactl.host.context import signals_wait
 
-            with changing.signals_wait():
+            with signals_wait():
                 for said in sizes.remember(self.sizes, result, Collector(self.host, self.unit)):
                     self.screen.step(said)
 

@@ -34,6 +34,24 @@ def command_line() -> str:
     return shlex.join(["ollamactl", *sys.argv[1:]])
 
 
+def recorded_command() -> str:
+    """The command as it is written down and shown to others: without the values of secrets."""
+    import shlex
+
+    from ollamactl.core import settings
+
+    words = []
+    for word in sys.argv[1:]:
+        name, equals, value = word.removeprefix("--set=").partition("=")
+        setting = settings.lookup(name)
+        if equals and not value.startswith("@") and (setting is None or setting.secret):
+            # A variable that is not of the registry may be anything, a token too.
+            known = word.startswith("--") and not word.startswith("--set=")
+            word = word if known else word[: len(word) - len(value)] + "(secret)"
+        words.append(word)
+    return shlex.join(["ollamactl", *words])
+
+
 def chosen_unit(collector: Collector) -> str:
     """The unit that is meant. Raises Failure: usage with the list where several are possible, unseen where none."""
     found = collector.get("unit")

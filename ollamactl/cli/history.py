@@ -8,7 +8,15 @@ from collections.abc import Callable
 
 import click
 
-from ollamactl.cli.common import chosen_unit, color_option, command_line, json_option, need, unit_option
+from ollamactl.cli.common import (
+    chosen_unit,
+    color_option,
+    command_line,
+    json_option,
+    need,
+    recorded_command,
+    unit_option,
+)
 from ollamactl.core import dropin
 from ollamactl.core import plan as planning
 from ollamactl.core.facts import Facts
@@ -99,10 +107,11 @@ def rollback(
     store = Store()
     linux.must_be_root(command_line())
 
-    def plan_it(host: Host, screen: screens.Apply) -> tuple[Plan, Facts]:
+    def plan_it(host: Host, screen: screens.Apply) -> Planned:
         entry = _entry(store, number, unit)
         facts = _facts(host, entry.unit)
-        return _back(entry, store, facts), facts
+        plan, images = _back(entry, store, facts)
+        return plan, facts, images
 
     return _run("rollback", plan_it, check, diff, timeout, wait, as_json)
 
@@ -118,14 +127,14 @@ def reset(unit: str, check: bool, diff: bool, timeout: float, wait: float, as_js
     """Take everything of ours away from a unit: its drop-in and its environment file. The history stays."""
     linux.must_be_root(command_line())
 
-    def plan_it(host: Host, screen: screens.Apply) -> tuple[Plan, Facts]:
+    def plan_it(host: Host, screen: screens.Apply) -> Planned:
         name = chosen_unit(Collector(host, unit))
         facts = _facts(host, name)
         own = linux.own_files(host, name)
         now = dropin.managed(name, *own)
         request = planning.Request(release=tuple(now.values) + now.unset)
         extra = Collector(host, name).need("extra")
-        return planning.plan(request, facts, host, extra, own, linux.render), facts
+        return planning.plan(request, facts, host, extra, own, linux.render), facts, {}
 
     return _run("reset", plan_it, check, diff, timeout, wait, as_json)
 
@@ -138,17 +147,15 @@ def recover(timeout: float, wait: float, as_json: bool) -> int:
     """Finish a change that was interrupted (a kill, a crash, a power loss) by undoing it. Well where there is none."""
     linux.must_be_root(command_line())
     store, screen = Store(), screens.Apply(Terminal(), quiet=as_json, command="recover")
-    with changing.signals_raise(), store.lock(command_line(), wait, screen.waiting):
-        if store.open_entry() is None:
-            result = None
-        else:
-            result = changing.recover(_context(store, screen, timeout), screen.interrupted_before)
+    with changing.signals_raise(), store.lock(recorded_command(), wait, screen.waiting):
+        result = changing.recover(_context(store, screen, timeout), screen.interrupted_before)
     code = Exit.NOT_RESTORED if result is not None and result.status == "not-restored" else Exit.OK
     if as_json:
         data = {
             "recovered": result is not None,
             "history": result.entry if result else None,
             "conflicts": [*result.conflicts, *result.problems] if result else [],
+            "commands": list(result.commands) if result else [],
         }
         envelope.write(envelope.envelope("recover", code, data))
     elif result is None:
@@ -156,37 +163,37 @@ def recover(timeout: float, wait: float, as_json: bool) -> int:
     elif code == Exit.OK:
         screen.out.line("The host is as it was before that change.")
     else:
-        for problem in (*result.conflicts, *result.problems):
-            screen.out.wrap(f"✗ {problem}", indent=2, hang=4)
+        screen.left(result)
         screen.out.line("The host could not be put back wholly.   (exit 4)")
     return code
 
 
 def _context(store: Store, screen: screens.Apply, timeout: float) -> Context:
     user = os.environ.get("SUDO_USER", "")
-    return Context(LiveHost(), Systemd(), store, screen, command_line(), user, timeout)
+    return Context(LiveHost(), Systemd(), store, screen, recorded_command(), user, timeout)
 
 
-Planner = Callable[[Host, screens.Apply], tuple[Plan, Facts]]
+Planned = tuple[Plan, Facts, dict[str, files.Image]]
+Planner = Callable[[Host, screens.Apply], Planned]
 
 
 def _run(kind: Kind, plan_it: Planner, check: bool, diff: bool, timeout: float, wait: float, as_json: bool) -> int:
     store = Store()
     screen = screens.Apply(Terminal(), quiet=as_json, diff=diff, command=kind)
     if check:
-        plan, screen.facts = plan_it(LiveHost(), screen)
+        plan, screen.facts, _ = plan_it(LiveHost(), screen)
         return screen.finish(plan, None, as_json, check=True)
     with changing.signals_raise():
         try:
-            with store.lock(command_line(), wait, screen.waiting):
+            with store.lock(recorded_command(), wait, screen.waiting):
                 context = _context(store, screen, timeout)
                 changing.recover_first(context, screen.interrupted_before)
-                plan, facts = plan_it(context.host, screen)
+                plan, facts, images = plan_it(context.host, screen)
                 screen.facts = facts
                 if plan.refused or plan.empty:
                     return screen.finish(plan, None, as_json)
                 screen.plan(plan, facts)
-                result = changing.change(context, plan, facts, (), kind)
+                result = changing.change(context, plan, facts, (), kind, images)
         except changing.Interrupted as stopped:
             raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
     return screen.finish(plan, result, as_json)
@@ -219,9 +226,10 @@ def _entry(store: Store, number: int | None, unit: str) -> Entry:
     raise Failure("no change was made here yet", hint="ollamactl history", code=Exit.USAGE, id="usage")
 
 
-def _back(entry: Entry, store: Store, facts: Facts) -> Plan:
+def _back(entry: Entry, store: Store, facts: Facts) -> tuple[Plan, dict[str, files.Image]]:
     """A plan that restores the files of an entry. Refused where somebody else changed one of them since."""
     changes = []
+    images = {}
     for undo in reversed(entry.files):
         now = files.image(undo.path)
         last = [f for i in store.ids() if i >= entry.id and (e := store.entry(i)) and e.outcome == "applied"
@@ -235,6 +243,7 @@ def _back(entry: Entry, store: Store, facts: Facts) -> Plan:
             )
         if now.digest != undo.before.digest:
             secret = undo.path.endswith(".env")
+            images[undo.path] = undo.before
             changes.append(
                 FileChange(
                     path=undo.path,
@@ -244,7 +253,8 @@ def _back(entry: Entry, store: Store, facts: Facts) -> Plan:
                     secret=secret,
                 )
             )
-    return planning.plan_of_files(entry.unit, tuple(changes), tuple(n for n, _, _ in entry.changes), facts)
+    names = tuple(n for n, _, _ in entry.changes)
+    return planning.plan_of_files(entry.unit, tuple(changes), names, facts), images
 
 
 def _text(image: files.Image) -> str | None:

@@ -36,7 +36,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     before: str | None  # None: absent
     after: str | None
-    mode: int = 0o644
+    mode: int | None = 0o644  # None: a file of others, which keeps its owner and mode
     secret: bool = False
 
 

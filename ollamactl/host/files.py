@@ -8,6 +8,7 @@ import hashlib
 import os
 import secrets
 import stat
+from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
@@ -81,29 +82,47 @@ def write(
     """`data` in place of whatever `path` is, all or nothing also over a power loss. A link at `path` is replaced,
     not followed; so is one planted under the temporary name."""
     folder, name = os.path.split(path)
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     beside = f".{name[:200]}.{secrets.token_hex(6)}.ollamactl"
+    with _naming(path):
+        at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
-        try:
-            with os.fdopen(fd, "wb") as f:
-                f.write(data)
-                if os.geteuid() == 0:
-                    os.fchown(fd, uid, gid)
-                os.fchmod(fd, mode)
-                if label is not None:
-                    with contextlib.suppress(OSError, AttributeError):
-                        os.setxattr(fd, _SELINUX, label)
-                f.flush()
-                os.fsync(fd)
-            os.rename(beside, name, src_dir_fd=at, dst_dir_fd=at)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(beside, dir_fd=at)
-            raise
-        os.fsync(at)
+        with _naming(path):
+            _write_beside(at, beside, name, data, mode, uid, gid, label)
     finally:
         os.close(at)
+
+
+def _write_beside(
+    at: int, beside: str, name: str, data: bytes, mode: int, uid: int, gid: int, label: bytes | None
+) -> None:
+    fd = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=at)
+    try:
+        with os.fdopen(fd, "wb") as f:
+            f.write(data)
+            if os.geteuid() == 0:
+                os.fchown(fd, uid, gid)
+            os.fchmod(fd, mode)
+            if label is not None:
+                with contextlib.suppress(OSError, AttributeError):
+                    os.setxattr(fd, _SELINUX, label)
+            f.flush()
+            os.fsync(fd)
+        os.rename(beside, name, src_dir_fd=at, dst_dir_fd=at)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(beside, dir_fd=at)
+        raise
+    os.fsync(at)
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Errors name the file that was meant, not the temporary one beside it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = path, None
+        raise
 
 
 def remove(path: str) -> None:
@@ -123,11 +142,24 @@ def restore(path: str, was: Image) -> None:
         make_folders(os.path.dirname(path))
         write(path, was.data, was.mode, uid=was.uid, gid=was.gid, label=was.label)
     else:
-        remove(path)
-        os.symlink(was.target, path)
-        with contextlib.suppress(OSError):
-            os.lchown(path, was.uid, was.gid)
-        sync_folder(os.path.dirname(path))
+        link(path, was.target, uid=was.uid, gid=was.gid)
+
+
+def link(path: str, target: str, *, uid: int = 0, gid: int = 0) -> None:
+    """A symbolic link in place of whatever `path` is, all or nothing."""
+    folder, name = os.path.split(path)
+    beside = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(6)}.ollamactl")
+    with _naming(path):
+        os.symlink(target, beside)
+        try:
+            with contextlib.suppress(OSError):
+                os.lchown(beside, uid, gid)
+            os.rename(beside, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+            raise
+        sync_folder(folder)
 
 
 def sweep(folder: str, name: str) -> None:

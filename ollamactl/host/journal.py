@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Callable, Iterator
 from typing import Literal
@@ -30,6 +31,7 @@ class FileUndo(msgspec.Struct, frozen=True):
     before: Image
     after: Image  # what this transaction writes there
     made: tuple[str, ...] = ()  # folders that it has to make first
+    emptied: tuple[str, ...] = ()  # folders that it removes after the file, if they are empty then
 
 
 class ModelBefore(msgspec.Struct, frozen=True):
@@ -89,6 +91,17 @@ class Store:
     def _ready(self) -> None:
         files.make_folders(self.folder, 0o700)
         files.make_folders(self._path("history"), 0o700)
+        for folder in (self.folder, self._path("history")):
+            info = os.lstat(folder)
+            if not stat.S_ISDIR(info.st_mode) or info.st_uid != os.geteuid():
+                raise Failure(
+                    f"{folder} is not a folder of root's own",
+                    hint=f"look at it: ls -ld {folder}",
+                    code=Exit.REFUSED,
+                    id="state",
+                )
+            if info.st_mode & 0o077:
+                os.chmod(folder, 0o700)
 
     @contextlib.contextmanager
     def lock(self, command: str, wait: float, waiting: Callable[[Holder], None] | None = None) -> Iterator[None]:
@@ -101,11 +114,13 @@ class Store:
             raise Failure(
                 f"{self.folder} can't be written: {error.strerror}", hint="run it with sudo", code=code, id="state"
             ) from None
+        held = False
         try:
             until, told = time.monotonic() + wait, False
             while True:
                 try:
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    held = True
                     break
                 except BlockingIOError:
                     holder = self._holder(fd)
@@ -119,8 +134,28 @@ class Store:
             os.pwrite(fd, msgspec.json.encode(Holder(os.getpid(), command, time.time())), 0)
             yield
         finally:
-            with contextlib.suppress(OSError):
-                os.ftruncate(fd, 0)
+            if held:  # what stands there is else the holder's name
+                with contextlib.suppress(OSError):
+                    os.ftruncate(fd, 0)
+            os.close(fd)
+
+    def under_way(self) -> Holder | None:
+        """Who changes this host now, found without touching the lock. None: nobody, or not to be seen."""
+        try:
+            fd = os.open(self._path("lock"), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            info = os.fstat(fd)
+            with open("/proc/locks") as f:
+                rows = [line.split() for line in f]
+            at = f"{os.major(info.st_dev):02x}:{os.minor(info.st_dev):02x}:{info.st_ino}"
+            if not any(len(r) > 5 and r[1] == "FLOCK" and r[5] == at for r in rows):
+                return None
+            return self._holder(fd)
+        except OSError:
+            return None
+        finally:
             os.close(fd)
 
     def _holder(self, fd: int) -> Holder:
@@ -148,16 +183,27 @@ class Store:
 
     def begin(self, entry: Entry) -> None:
         """The entry on disk, synced; from here on everything can be undone."""
-        files.sweep(self.folder, "open.json")
+        self.sweep()
         files.write(self._path("open.json"), msgspec.json.encode(entry), 0o600)
+
+    def sweep(self) -> None:
+        """Temporary files of a write that was killed: they hold before-images too."""
+        files.sweep(self.folder, "open.json")
 
     def end(self, entry: Entry) -> None:
         """The entry with its outcome in the history; the rename is what ends the transaction."""
         done = msgspec.structs.replace(entry, ended=time.time())
         files.write(self._path("open.json"), msgspec.json.encode(done), 0o600)
         os.rename(self._path("open.json"), self._path(f"history/{entry.id:06d}.json"))
-        files.sync_folder(self._path("history"))
-        files.sync_folder(self.folder)
+        # From here on the transaction has ended; a failing sync can't be answered with an undo any more.
+        with contextlib.suppress(OSError):
+            files.sync_folder(self._path("history"))
+            files.sync_folder(self.folder)
+
+    def drop(self) -> None:
+        """The transaction ends without a trace in the history."""
+        with contextlib.suppress(OSError):
+            files.remove(self._path("open.json"))
 
     def next_id(self) -> int:
         return max(self.ids(), default=0) + 1
@@ -188,37 +234,46 @@ def _locked(holder: Holder) -> Failure:
     )
 
 
-def undo_files(entry: Entry) -> tuple[str, ...]:
-    """Every file as it was, in reverse. Files that hold neither the old nor our text are left: they are returned."""
-    conflicts = []
+def undo_files(entry: Entry) -> tuple[tuple[str, ...], tuple[OSError, ...]]:
+    """Every file as it was, in reverse: owner, mode, label and absence too. Returns files that hold neither the
+    old nor our text, which are left, and the errors of those that could not be put back."""
+    conflicts: list[str] = []
+    errors: list[OSError] = []
     for change in reversed(entry.files):
-        folder, name = os.path.split(change.path)
-        files.sweep(folder, name)
-        now = files.image(change.path)
-        if now.digest == change.before.digest and (now.kind != "file" or _same_owner(now, change.before)):
-            pass
-        elif now.digest == change.after.digest or now.digest == change.before.digest:
-            files.restore(change.path, change.before)
-        else:
-            conflicts.append(change.path)
-            continue
-        for made in reversed(change.made):
-            with contextlib.suppress(OSError):
-                os.rmdir(made)
-                files.sync_folder(os.path.dirname(made))
-    return tuple(conflicts)
+        try:
+            if not _undo_file(change):
+                conflicts.append(change.path)
+        except OSError as error:
+            error.filename = error.filename or change.path
+            errors.append(error)
+    return tuple(conflicts), tuple(errors)
 
 
-def _same_owner(a: Image, b: Image) -> bool:
-    return (a.mode, a.uid, a.gid) == (b.mode, b.uid, b.gid)
+def _undo_file(change: FileUndo) -> bool:
+    """False where somebody else has changed the file meanwhile."""
+    folder, name = os.path.split(change.path)
+    files.sweep(folder, name)
+    now = files.image(change.path)
+    if now != change.before:
+        if now.digest not in (change.after.digest, change.before.digest):
+            return False
+        files.restore(change.path, change.before)
+    for made in reversed(change.made):
+        with contextlib.suppress(OSError):
+            os.rmdir(made)
+            files.sync_folder(os.path.dirname(made))
+    return True
 
 
 def do_files(entry: Entry) -> None:
     """Every file as the transaction wants it, in order."""
     for change in entry.files:
-        folder = os.path.dirname(change.path)
-        files.make_folders(folder)
         files.restore(change.path, change.after)
+        if change.after.kind == "absent":
+            for folder in change.emptied:
+                with contextlib.suppress(OSError):
+                    os.rmdir(folder)
+                    files.sync_folder(os.path.dirname(folder))
 
 
 def folders_to_make(path: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import msgspec
 
+from ollamactl.core import govalues
 from ollamactl.core.facts import Facts, LoadedModel, Start
 from ollamactl.core.feeds import Collector, client_address
 from ollamactl.core.parse import api
@@ -34,6 +35,10 @@ class UnitState(Protocol):
     @property
     def n_restarts(self) -> int: ...
     @property
+    def load(self) -> str: ...
+    @property
+    def job(self) -> int: ...
+    @property
     def identity(self) -> tuple[str, int, int]: ...
 
 
@@ -46,6 +51,8 @@ class Manager(Protocol):
     def start(self, unit: str, timeout: float) -> None: ...
     def stop(self, unit: str, timeout: float) -> None: ...
     def reset_failed(self, unit: str) -> None: ...
+    def arm(self, unit: str) -> None: ...  # an interrupted transaction is recovered at the next boot
+    def disarm(self) -> None: ...
 
 
 class NotServing(Failure):
@@ -156,6 +163,31 @@ def _embeds(model: LoadedModel, facts: Facts) -> bool:
         return bool(runners)
     families = ("bert", "embed", "nomic")
     return bool(embedding) and (len(loaded) == 1 or any(f in model.family for f in families))
+
+
+def proof_keep_alive(facts: Facts, most: float) -> float:
+    """Seconds that a model stays loaded which only a proof needs: no longer than the server's own keep-alive, so
+    that nothing is pinned, and long enough to look at its runner."""
+    text = ((facts.start.config if facts.start else None) or {}).get("OLLAMA_KEEP_ALIVE", "")
+    usual = govalues.seconds(text)
+    return most if usual is None or usual < 0 else max(10.0, min(most, usual))
+
+
+def remaining(model: ModelBefore, since: float, now: float) -> float | None:
+    """Seconds of keep-alive that are left of what there was at `since`; negative: for ever; None: it is over."""
+    if model.keep_alive < 0:
+        return model.keep_alive
+    left = model.keep_alive - max(0.0, now - since)
+    return left if left > 0 else None
+
+
+def port_holder(facts: Facts) -> int | None:
+    """Process that listens on the service's port and is not of the service."""
+    if facts.address is None or facts.listeners is None:
+        return None
+    port = facts.address.rsplit(":", 1)[-1]
+    mine = facts.service.main_pid if facts.service else 0
+    return next((x.pid for x in facts.listeners if str(x.port) == port and x.pid and x.pid != mine), None)
 
 
 class LoadFailed(Failure):

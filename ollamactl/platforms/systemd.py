@@ -5,18 +5,30 @@ pystemd is imported when first needed: everything that only reads works without 
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
+import sys
 import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
+from ollamactl.core.parse import quoting
 from ollamactl.errors import Exit, Failure
+from ollamactl.host import files, journal
 
 _DESTINATION = b"org.freedesktop.systemd1"
 _MANAGER = b"/org/freedesktop/systemd1"
 _MANAGER_IFACE = b"org.freedesktop.systemd1.Manager"
 _UNIT_IFACE = b"org.freedesktop.systemd1.Unit"
 _SERVICE_IFACE = b"org.freedesktop.systemd1.Service"
+
+
+_PRIVATE = b"unix:path=/run/systemd/private"
+_BOOT = "/etc/systemd/system/ollamactl-recover.service"
+_BOOT_LINK = "/etc/systemd/system/multi-user.target.wants/ollamactl-recover.service"
 
 
 class State(msgspec.Struct, frozen=True):
@@ -29,6 +41,7 @@ class State(msgspec.Struct, frozen=True):
     n_restarts: int
     job: int = 0
     need_reload: bool = False
+    load: str = "loaded"  # masked, not-found, …
 
     @property
     def identity(self) -> tuple[str, int, int]:
@@ -53,17 +66,28 @@ class Systemd:
 
     def _connected(self) -> Any:
         if self._bus is None:
-            bus = self._lib.DBus()
-            try:
-                bus.open()
-            except Exception as error:
+            problems = []
+            for bus in self._ways():
+                try:
+                    bus.open()
+                    self._bus = bus
+                    break
+                except Exception as error:
+                    problems.append(_said(error))
+            else:
                 raise Failure(
-                    f"systemd's message bus does not answer: {_said(error)}",
+                    f"systemd does not answer: {', '.join(dict.fromkeys(problems))}",
                     hint="is this host run by systemd? systemctl status",
                     id="dbus",
-                ) from None
-            self._bus = bus
+                )
         return self._bus
+
+    def _ways(self) -> Iterator[Any]:
+        """systemd's own socket, as systemctl uses it for root: it needs no message bus. Then the system bus."""
+        if os.geteuid() == 0:
+            with contextlib.suppress(TypeError):  # a pystemd that can't talk without a bus
+                yield self._lib.DBusAddress(_PRIVATE, peer_to_peer=True)
+        yield self._lib.DBus()
 
     def close(self) -> None:
         if self._bus is not None:
@@ -72,18 +96,23 @@ class Systemd:
 
     def _call(self, path: bytes, iface: bytes, method: bytes, signature: bytes, *values: object) -> Any:
         args = self._lib.apply_signature(signature, list(values)) if signature else []
-        try:
-            return self._connected().call_method(_DESTINATION, path, iface, method, args).body
-        except self._lib.DBusError as error:
-            self.close()
-            raise Failure(f"systemd: {_said(error)}", hint=_hint(error), id="systemd") from None
+        return self._asked(lambda bus: bus.call_method(_DESTINATION, path, iface, method, args).body)
 
     def _property(self, path: bytes, iface: bytes, name: bytes, kind: bytes) -> Any:
-        try:
-            return self._connected().get_property(_DESTINATION, path, iface, name, kind)
-        except self._lib.DBusError as error:
-            self.close()
-            raise Failure(f"systemd: {_said(error)}", hint=_hint(error), id="systemd") from None
+        return self._asked(lambda bus: bus.get_property(_DESTINATION, path, iface, name, kind))
+
+    def _asked(self, ask: Callable[[Any], Any]) -> Any:
+        """The answer. A connection that has ended meanwhile (systemd or the bus was started anew) is made again,
+        once: everything that is asked here may be asked twice."""
+        for again in (True, False):
+            bus = self._connected()
+            try:
+                return ask(bus)
+            except self._lib.DBusError as error:
+                self.close()
+                if not (again and _disconnected(error)):
+                    raise Failure(f"systemd: {_said(error)}", hint=_hint(error), id="systemd") from None
+        raise AssertionError("not reached")
 
     def _path(self, unit: str) -> bytes:
         found = self._call(_MANAGER, _MANAGER_IFACE, b"LoadUnit", b"s", unit.encode())
@@ -101,6 +130,7 @@ class Systemd:
             n_restarts=int(self._property(path, _SERVICE_IFACE, b"NRestarts", b"u")),
             job=_job(job),
             need_reload=bool(self._property(path, _UNIT_IFACE, b"NeedDaemonReload", b"b")),
+            load=_text(self._property(path, _UNIT_IFACE, b"LoadState", b"s")),
         )
 
     def reload(self) -> None:
@@ -120,6 +150,20 @@ class Systemd:
         """Clears the failed state and the start limit's count, so that a start of ours is never refused by it."""
         self._call(_MANAGER, _MANAGER_IFACE, b"ResetFailedUnit", b"s", unit.encode())
 
+    def arm(self, unit: str) -> None:
+        """From now on, an interrupted transaction is recovered at the next boot."""
+        files.write(_BOOT, boot_unit(unit).encode(), 0o644)
+        files.make_folders(os.path.dirname(_BOOT_LINK))
+        files.link(_BOOT_LINK, f"../{os.path.basename(_BOOT)}")
+
+    def disarm(self) -> None:
+        """No transaction is open any more. systemd forgets the unit when it next reads its files."""
+        for path in (_BOOT_LINK, _BOOT):
+            files.sweep(*os.path.split(path))
+            files.remove(path)
+        with contextlib.suppress(OSError):
+            os.rmdir(os.path.dirname(_BOOT_LINK))  # where there was none, or an empty one
+
     def _job(self, method: bytes, unit: str, timeout: float) -> None:
         """Queues the job and waits until systemd has finished it."""
         path = self._path(unit)
@@ -130,6 +174,29 @@ class Systemd:
                 what = method.decode().removesuffix("Unit").lower()
                 raise Failure(f"systemd did not finish the {what} of {unit} in {timeout:.0f} s", id="job_timeout")
             time.sleep(0.005)
+
+
+def boot_unit(unit: str) -> str:
+    """A unit that runs `ollamactl recover` once the service's own start is over."""
+    program = os.path.realpath(sys.argv[0])
+    if os.path.basename(program) == "ollamactl" and os.access(program, os.X_OK):
+        argv, folder = [program], ""
+    else:
+        argv = [sys.executable, "-m", "ollamactl"]
+        folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return f"""\
+# Written by ollamactl while it changes {unit}, removed when that ends. After a crash or a power loss it puts the
+# host back at the next boot.
+[Unit]
+Description=Undo a change of ollamactl that was interrupted
+ConditionPathExists={journal.FOLDER}/open.json
+After={unit} local-fs.target
+
+[Service]
+Type=oneshot
+{f"WorkingDirectory={quoting.join([folder])}{chr(10)}" if folder else ""}\
+ExecStart={quoting.join([*argv, "recover", "--wait", "60"])}
+"""
 
 
 def _job(value: Any) -> int:
@@ -144,6 +211,13 @@ def _text(value: object) -> str:
 def _said(error: Exception) -> str:
     found = getattr(error, "message", None) or (error.args[-1] if error.args else error)
     return _text(found).strip()
+
+
+def _disconnected(error: Exception) -> bool:
+    number = abs(getattr(error, "errno", 0) or 0)
+    if not number and error.args and isinstance(error.args[0], int):
+        number = abs(error.args[0])
+    return number in (errno.ENOTCONN, errno.ECONNRESET, errno.EPIPE, errno.ESTALE)
 
 
 def _hint(error: Exception) -> str:

@@ -208,13 +208,17 @@ class Apply:
             self.out.line(f"Not applied; the host is as it was.{'':<18}(exit 3)")
         else:
             self.out.line()
-            for path in result.conflicts:
-                self.out.wrap(f"{path} was changed by someone else meanwhile and is left as it is", indent=2, hang=4)
-            for problem in result.problems:
-                self.out.wrap(f"{self.out.paint('✗', 'error')} {problem}", indent=2, hang=4)
+            self.left(result)
             self.out.line(f"Not applied, and the host could not be put back wholly.{'':<4}(exit 4)")
-            self.out.wrap(f"hint: systemctl status {plan.unit}; journalctl -u {plan.unit} -n 50; "
-                          f"sudo ollamactl history", hang=6)  # fmt: skip
+
+    def left(self, result: Result) -> None:
+        """What could not be put back, and what to type."""
+        for path in result.conflicts:
+            self.out.wrap(f"{path} was changed by someone else meanwhile and is left as it is", indent=2, hang=4)
+        for problem in result.problems:
+            self.out.wrap(f"{self.out.paint('✗', 'error')} {problem}", indent=2, hang=4)
+        for command in result.commands:
+            self.out.line(f"    {clean(command)}")
 
     def _unit(self, plan: Plan) -> str:
         return "" if plan.unit == "ollama.service" else f" --unit {plan.unit}"
@@ -253,6 +257,7 @@ class Apply:
             "rows": rows_json(result.judgement) if result else [],
             "seconds": result.seconds if result else 0.0,
             "conflicts": [*result.conflicts, *result.problems] if result else [],
+            "commands": list(result.commands) if result else [],
         }
         failures = [Failure(x.text, hint=x.hint, id=x.id) for x in plan.refused]
         failures += [Failure(m.text, hint=m.fix, id=m.id) for m in mismatches]

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 
 import pytest
-import tomllib
 
 from ollamactl.cli import COMMANDS
 from ollamactl.errors import Exit
 from tests.contract.readme import README, with_table
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 TOP = README.parent
 
@@ -22,7 +27,7 @@ def test_the_table_of_settings_is_the_registry() -> None:
 
 def test_every_command_is_in_the_readme() -> None:
     text = README.read_text()
-    assert [name for name in COMMANDS if f"`{name}" not in text] == []
+    assert [name for name in COMMANDS if f"`{name}`" not in text] == []
 
 
 def test_every_dependency_has_its_reason() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from ollamactl.core.memory.cache import Cells, pad
-from ollamactl.core.memory.decoder import exact
+from ollamactl.core.memory.decoder import Part, exact
 from ollamactl.core.memory.ggml import quantized
 from ollamactl.core.memory.model import Hyper
 
@@ -53,7 +53,7 @@ def mask(hyper: Hyper, graph: Graph) -> float:
     if row.cache == "none":
         width = 0 if row.recurrent else tokens(graph) * (2 if windowed else 1)
     else:
-        width = (at.full + (at.swa if w.swa and windowed else 0)) if w.caches else 0
+        width = ((at.full if w.kw_full else 0) + (at.swa if w.swa and windowed else 0)) if w.caches else 0
     return width / 2 if graph.flash else width
 
 
@@ -134,7 +134,7 @@ def _per_layer(hyper: Hyper) -> int:
 def attention(hyper: Hyper, graph: Graph) -> float:
     """The widest point of an attention, numbers a token above the inputs."""
     row, w, tok, at = hyper.family, hyper.widths, tokens(graph), graph.cells
-    heads, n = w.heads, at.full
+    heads, n = w.heads, at.full if w.kw_full else at.swa
     if not heads or not (w.caches or row.cache == "none"):
         return 0
     if row.cache == "none":
@@ -239,25 +239,33 @@ def buffers(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> Buffers:
 _built: dict[tuple[object, ...], tuple[Hyper, int | None]] = {}
 
 
-def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> int | None:
+def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False, part: Part | None = None) -> int | None:
     """The buffer by the graph itself (decoder.py), or None. With flash attention only the masks grow with the context."""
+    if not hyper.family.built:
+        return None
     tok, at = tokens(graph), graph.cells
-    small = graph.flash and not (graph.cuda and (graph.type_k != "f16" or graph.type_v != "f16"))
+    plain = graph.type_k == "f16" and graph.type_v == "f16"
+    copied = part is not None and bool(part.hosted)
+    small = graph.flash and (plain or not graph.cuda) and not copied
+    logits = 4 * graph.slots * hyper.vocabulary
+    if small and logits > 2 * tok * at.full:  # the results may lie where the masks were: their sizes matter then
+        small = False
     measured = graph
     if small:
         measured = msgspec.structs.replace(graph, context=0, cells=Cells(256, 256, at.streams))
-    key = (id(hyper), tok, on_host, measured)
+    key = (id(hyper), tok, on_host, part, measured)
     found = _built.get(key)
     if found is None or found[0] is not hyper:
         if len(_built) > 4096:
             _built.clear()
-        found = (hyper, exact(hyper, measured, tok, on_host=on_host))
+        found = (hyper, exact(hyper, measured, tok, on_host=on_host, part=part))
         _built[key] = found
     size = found[1]
-    if size is None or not small:
+    if size is None or not small or (part is not None and not part.blocks):
         return size
     mixed = hyper.widths.swa and hyper.window
-    return size + 2 * tok * (at.full - 256 + (at.swa - 256 if mixed else 0))
+    copies = part.copies if part is not None else 1
+    return size + copies * 2 * tok * (at.full - 256 + (at.swa - 256 if mixed else 0))
 
 
 def _copies(hyper: Hyper, graph: Graph) -> int:

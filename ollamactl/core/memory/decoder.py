@@ -6,12 +6,12 @@ build_attn, build_ffn and build_moe_ffn of llama-graph.cpp); what a block has is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ollamactl.core.memory import delta, latent
-from ollamactl.core.memory.ggml import quantized
+from ollamactl.core.memory.ggml import quantized, row_bytes
 from ollamactl.core.memory.graph import Graph as Nodes
-from ollamactl.core.memory.graph import Tensor, peak
+from ollamactl.core.memory.graph import Tensor, in_parts, peak
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.compute import Graph
@@ -21,24 +21,40 @@ F = 4  # bytes of an f32
 NEWEST = "newest"
 
 
+class Part(NamedTuple):
+    """What one device evaluates: blocks, of which some (or their experts) lie in host memory; the output or not."""
+
+    blocks: tuple[int, ...]
+    hosted: frozenset[int] = frozenset()
+    hosted_experts: frozenset[int] = frozenset()
+    output: bool = True
+    first: bool = True  # it gets the embeddings, and with them what depends on these
+    copies: int = 1  # of every input: 4 where devices work as a pipeline
+
+
 class Builder:
     """Builds one graph. Sizes in bytes; `tok` tokens, `out` rows that are put out."""
 
-    def __init__(self, hyper: Hyper, graph: Graph, tok: int, *, on_host: bool = False) -> None:
+    def __init__(
+        self, hyper: Hyper, graph: Graph, tok: int, *, on_host: bool = False, part: Part | None = None
+    ) -> None:
         self.hyper, self.graph, self.tok, self.out = hyper, graph, tok, graph.slots
         self.rows = tok  # rows of the current block: fewer in the last after its attention
         self.nodes = Nodes()
         self.on_host = on_host
+        self.part = part if part is not None else Part(tuple(range(hyper.blocks)))
+        self.hosted = False  # the current block's weights and cache are in host memory
+        self.hosted_experts = False
         self.inputs: list[Tensor] = []
         at = graph.cells
         width = 2 if graph.flash else 4
-        embedding = F * hyper.embedding * tok
+        embedding = F * hyper.embedding * (tok if self.part.blocks else self.out)
         if on_host:
             self.new_input(4 * tok)
             self.new_input(embedding)  # the place for embeddings as input, never given back
         if on_host:
             self.embedding = self.nodes.expand(Tensor(embedding))
-        if graph.engine == NEWEST:
+        if graph.engine == NEWEST and self.part.first:
             self.mix(embedding, on_host)
         if not on_host:
             self.embedding = self.new_input(embedding)
@@ -107,12 +123,18 @@ class Builder:
     def norm(self, tensor: Tensor, block: Block, name: str) -> Tensor:
         if name not in block.widths:
             return tensor
-        tensor = self.same(self.same(tensor))
+        tensor = self.weigh(self.same(self.same(tensor)), block, name)
         return self.same(tensor) if name.replace(".weight", ".bias") in block.widths else tensor
 
     def matrix(self, width: int, tensor: Tensor, block: Block, name: str) -> Tensor:
-        made = self.make(width, tensor)
+        made = self.weigh(self.make(width, tensor), block, name + ".weight")
         return self.same(made) if name + ".bias" in block.widths else made
+
+    def weigh(self, tensor: Tensor, block: Block, name: str) -> Tensor:
+        """Note the matrix that a result needs where it lies in host memory."""
+        if self.hosted or (self.hosted_experts and "_exps." in name):
+            tensor.weight = block.sizes.get(name, 0)
+        return tensor
 
     # -- parts --
 
@@ -145,6 +167,8 @@ class Builder:
         k = self.head_norm(k, block, "attn_k_norm.weight", (layer.key, kv, tok))
         q = self.roped(q, (layer.key, heads, tok), q_width, fused)
         k = self.roped(k, (layer.key, kv, tok), k_width, fused)
+        if self.hyper.family.turned_norm:
+            q, k = self.same(q), self.same(k)
         if self.hyper.family.normed_v:
             v = self.same(v)
         if self.hyper.family.scaled_q:
@@ -177,32 +201,34 @@ class Builder:
             nodes.expand(k)
         if layer.k:
             index_k, index_v = self.index[layer.swa if len(self.index) > 1 else False]
-            nodes.expand(Tensor(0, (self.view(k, "k2d"), index_k), outside=True))
+            nodes.expand(self.store(k, "k2d", index_k))
             if graph.transposed:
                 flat = self.view(v, "v2d") if not fused else self.make(layer.kv_heads * layer.value, v)
                 wide = max(self.hyper.widths.vw_full, self.hyper.widths.vw_swa)
                 if layer.kv_heads * layer.value < wide:
                     flat = self.make(wide, flat)
-                nodes.expand(Tensor(0, (self.view(flat, "v1"), index_v), outside=True))
+                nodes.expand(self.store(flat, "v1", index_v))
             else:
-                nodes.expand(Tensor(0, (self.view(v, "v2d"), index_v), outside=True))
+                nodes.expand(self.store(v, "v2d", index_v))
         mask = self.mask[layer.swa if len(self.mask) > 1 else False]
         q = self.view(self.view(q, "q4"), "q4p")
         cells = graph.cells.swa if layer.swa else graph.cells.full
         out = heads * layer.value
+        kept_k = self.cached(layer.k, graph.type_k, cells)
+        kept_v = self.cached(layer.v, graph.type_v, cells)
         if graph.flash:
-            cur = self.make(out, q, mask)
+            cur = self.make(out, q, *kept_k, *kept_v, mask)
             cur.size += self.copies(layer, cells)
             cur = self.view(cur, (out, tok))
         else:
-            kq = Tensor(F * cells * heads * tok, (q,), layout=("kq", cells, heads, tok))
+            kq = Tensor(F * cells * heads * tok, (*kept_k, q), layout=("kq", cells, heads, tok))
             for _ in range(3 if self.hyper.keys.get("attn_logit_softcapping") else 0):
                 kq = self.same(kq)
             kq = Tensor(kq.size, (kq, mask), inplace=True, layout=kq.layout)
             if graph.transposed:
-                cur = self.make(out, kq)
+                cur = self.make(out, *kept_v, kq)
             else:
-                flipped = Tensor(2 * cells * graph.cells.streams * layer.kv_heads * layer.value)
+                flipped = Tensor(2 * cells * graph.cells.streams * layer.kv_heads * layer.value, kept_v)
                 cur = self.make(out, flipped, kq)
             cur = self.make(out, self.view(cur, "kqvp"))
         nodes.expand(cur)
@@ -210,6 +236,20 @@ class Builder:
         if gate is not None:
             cur = Tensor(cur.size, (cur, gate), inplace=True, layout=(out, tok) if cur.layout == (out, tok) else cur.layout)
         return self.matrix(self.hyper.embedding, cur, block, "attn_output")
+
+    def store(self, tensor: Tensor, how: str, index: Tensor) -> Tensor:
+        """Rows put into the cache. A cache in host memory is written by the host."""
+        stored = Tensor(0, (self.view(tensor, how), index), outside=True)
+        stored.on_host = self.hosted
+        return stored
+
+    def cached(self, width: int, kind: str, cells: int) -> tuple[Tensor, ...]:
+        """A copy of one layer's cache where it lies in host memory."""
+        if not self.hosted or not width:
+            return ()
+        tensor = Tensor(row_bytes(kind, width) * cells * self.graph.cells.streams)
+        self.inputs.append(tensor)
+        return (tensor,)
 
     def copies(self, layer: Layer, cells: int) -> int:
         """CUDA's flash attention reads f16: a cache of another type is copied, and the copy lies behind the result."""
@@ -241,12 +281,12 @@ class Builder:
         keys = self.hyper.keys
         count, used = block.experts, int(keys.get("expert_used_count", 0)) or 2
         width = block.expert_width
-        logits = self.make(count, cur)
+        logits = self.weigh(self.make(count, cur), block, "ffn_gate_inp.weight")
         if "ffn_gate_inp.bias" in w:
             logits = self.same(logits)
         gating = int(keys.get("expert_gating_func", 0)) or self.hyper.family.gating
         probs = logits if gating == 3 else self.same(logits)
-        chosen = self.same(probs) if "exp_probs_b.bias" in w else probs
+        chosen = logits if self.hyper.family.expert_rows else self.same(probs) if "exp_probs_b.bias" in w else probs
         top = Tensor(4 * count * rows, (chosen,))
         picked = self.view(top, ("top", used), 0, 4 * used * rows)
         weights = self.make(used, self.view(probs, "probs3"), picked, layout=(1, used, rows))
@@ -261,15 +301,19 @@ class Builder:
             weights = self.same(weights)
         self.nodes.expand(weights)
         cur3 = self.view(cur, ("cur3", rows))
+        first = self.hyper.family.expert_rows  # llama4 weighs what goes in, not what comes out
+        if first:
+            repeated = self.make(e * used, cur3, layout=(e, used, rows))
+            cur3 = self.same(repeated, weights)
         if "ffn_gate_up_exps.weight" in w:
-            both = self.make(2 * width * used, cur3, picked)
+            both = self.weigh(self.make(2 * width * used, cur3, picked), block, "ffn_gate_up_exps.weight")
             act = self.make(width * used, self.view(both, "g"), self.view(both, "u", 1))
         else:
-            up = self.make(width * used, cur3, picked)
+            up = self.weigh(self.make(width * used, cur3, picked), block, "ffn_up_exps.weight")
             if "ffn_up_exps.bias" in w:
                 up = self.same(up, picked)
             if "ffn_gate_exps.weight" in w:
-                gate = self.make(width * used, cur3, picked)
+                gate = self.weigh(self.make(width * used, cur3, picked), block, "ffn_gate_exps.weight")
                 if "ffn_gate_exps.bias" in w:
                     gate = self.same(gate, picked)
                 act = self.make(width * used, gate, up)
@@ -277,10 +321,11 @@ class Builder:
                 act = self.same(up)
                 if self.hyper.family.squared:
                     act = self.same(act)
-        down = self.make(e * used, act, picked, layout=(e, used, rows))
+        down = self.weigh(self.make(e * used, act, picked, layout=(e, used, rows)), block, "ffn_down_exps.weight")
         if "ffn_down_exps.bias" in w:
             down = self.same(down, picked)
-        down = self.same(down, weights)
+        if not first:
+            down = self.same(down, weights)
         self.nodes.expand(down)
         parts = [self.nodes.expand(self.view(down, ("part", used, rows), i, F * e * rows)) for i in range(used)]
         out = parts[0]
@@ -296,9 +341,10 @@ class Builder:
         out = self.experts(cur, layer, block)
         if "ffn_up_shexp.weight" in block.widths:
             width = block.widths["ffn_up_shexp.weight"]
-            up = self.make(width, cur)
-            act = self.make(width, self.make(width, cur), up) if "ffn_gate_shexp.weight" in block.widths else self.same(up)
-            shared = self.make(self.hyper.embedding, act)
+            up = self.weigh(self.make(width, cur), block, "ffn_up_shexp.weight")
+            gate = self.weigh(self.make(width, cur), block, "ffn_gate_shexp.weight")
+            act = self.make(width, gate, up) if "ffn_gate_shexp.weight" in block.widths else self.same(up)
+            shared = self.weigh(self.make(self.hyper.embedding, act), block, "ffn_down_shexp.weight")
             if "ffn_gate_inp_shexp.weight" in block.widths:
                 shared = Tensor(shared.size, (shared, self.same(self.make(1, cur))), inplace=True, layout=shared.layout)
             out = Tensor(out.size, (out, shared), inplace=True, layout=out.layout)
@@ -364,54 +410,65 @@ class Builder:
         """Build everything and lay it out."""
         hyper = self.hyper
         cur = self.embedding
-        cur.layout = (hyper.embedding, self.tok)
+        cur.layout = (hyper.embedding, self.tok if self.part.blocks else self.out)
+        self.rows = self.tok if self.part.blocks else self.out
         if self.per_layer_width:
             total = self.per_layer_width * len(hyper.layers)
             table = self.nodes.expand(Tensor(F * total * self.tok)) if self.on_host else self.new_input(F * total * self.tok)
             if not self.on_host:
                 self.inputs.insert(0, self.inputs.pop())  # it is asked for before the embeddings
             self.table = self.nodes.expand(self.same(self.view(table, "table") if self.on_host else table))
-        if hyper.family.scaled_input:
+        if hyper.family.scaled_input and self.part.first:
             cur = self.same(cur)
         self.scaled = cur
-        pairs = _sample(hyper)
-        for number, (layer, block) in enumerate(pairs):
-            cur = self.block(cur, layer, block, number == len(pairs) - 1)
-        cur = self.same(self.same(cur))
-        if hyper.family.late_rows:
-            cur = self.picked_rows(cur)
-        cur = self.make(hyper.vocabulary, cur, rows=self.out)
+        last = hyper.blocks - 1
+        for number in _sample(hyper, self.part):
+            self.hosted = number in self.part.hosted
+            self.hosted_experts = number in self.part.hosted_experts
+            cur = self.block(cur, hyper.layers[number], hyper.block_tensors[number], number == last)
+        if self.part.output:
+            cur = self.same(self.same(cur))
+            if hyper.family.late_rows and self.part.blocks:
+                cur = self.picked_rows(cur)
+            cur = self.make(hyper.vocabulary, cur, rows=self.out)
         cur.output = True
         self.nodes.expand(cur)
         for tensor in self.inputs:
             tensor.sources = ()
         nodes = self.nodes.nodes
+        known = {id(t) for t in self.inputs}
+        nodes = [n for n in nodes if id(n) not in known]
+        if self.part.hosted or self.part.hosted_experts:
+            return peak(in_parts(nodes, self.inputs))
         used = {id(s) for node in nodes for s in node.sources}
         first = [t for t in self.inputs if id(t) in used or self.on_host]
-        inputs = {id(t) for t in first}
-        self.nodes.nodes = first + [n for n in nodes if id(n) not in inputs]
-        return peak(self.nodes)
+        if self.part.copies > 1:
+            first = [twin for t in first for twin in (t, *(Tensor(t.size) for _ in range(self.part.copies - 1)))]
+            for tensor in first:
+                tensor.output = True  # the others of a pipeline still read it
+        return peak(first + nodes)
 
 
-def _sample(hyper: Hyper) -> list[tuple[Layer, Block]]:
+def _sample(hyper: Hyper, part: Part) -> list[int]:
     """Enough blocks to reach the peak: the allocator repeats itself after a few of a kind, and the last differs.
 
     Each kind of block keeps its first three, in their order, after what came before them.
     """
-    pairs = [(layer, block) for layer, block in zip(hyper.layers, hyper.block_tensors, strict=True) if not layer.draft]
-    seen: dict[tuple[int, int, int], int] = {}
+    seen: dict[tuple[int, int, int, bool, bool], int] = {}
     kept = []
-    for number, (layer, block) in enumerate(pairs):
-        before = pairs[number - 1] if number else (None, None)
-        key = (hash(layer), id(block), hash(before[0]))
+    before = None
+    for number in part.blocks:
+        layer, block = hyper.layers[number], hyper.block_tensors[number]
+        key = (hash(layer), id(block), hash(before), number in part.hosted, number in part.hosted_experts)
         seen[key] = seen.get(key, 0) + 1
-        if seen[key] <= 3 or number == len(pairs) - 1:
-            kept.append((layer, block))
+        if seen[key] <= 3 or number == part.blocks[-1]:
+            kept.append(number)
+        before = layer
     return kept
 
 
-def exact(hyper: Hyper, graph: Graph, tok: int, *, on_host: bool = False) -> int | None:
-    """The compute buffer of what holds everything, to the byte; None where the builder has no rule."""
+def exact(hyper: Hyper, graph: Graph, tok: int, *, on_host: bool = False, part: Part | None = None) -> int | None:
+    """The compute buffer of a device (or of the host alone), to the byte; None where the builder has no rule."""
     if not hyper.family.built:
         return None
-    return Builder(hyper, graph, tok, on_host=on_host).bytes()
+    return Builder(hyper, graph, tok, on_host=on_host, part=part).bytes()

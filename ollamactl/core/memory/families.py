@@ -56,6 +56,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     rope: bool = True
     squared: bool = False
     normed_v: bool = False
+    turned_norm: bool = False  # queries and keys are normed after their rotation
     late_rows: bool = False  # the last block is computed for all tokens, its output for the chosen rows
     delta_early: bool = False
     gating: int = 1  # default of expert_gating_func: 1 softmax, 2 sigmoid, 3 softmax of the chosen
@@ -110,8 +111,8 @@ FAMILIES: dict[str, Family] = {
     "gemma2": Family(window=Window(period=2, size=4096)),
     "gemma3": Family(window=Window(period=6, when="positive")),
     "gemma3n": Family(built=False, window=Window(period=5), cache="from-start", per_layer_input=True),
-    "gemma4": Family(window=Window(pattern="array"), cache="from-start", per_layer_input=True, normed_v=True, scaled_input=True, late_rows=True),
-    "gpt-oss": Family(window=Window(period=2), gating=3, weights_normed=False, late_rows=True),
+    "gemma4": Family(window=Window(pattern="array"), cache="from-start", per_layer_input=True, normed_v=True, scaled_input=True),
+    "gpt-oss": Family(window=Window(period=2), gating=3, weights_normed=False),
     "cohere2": Family(window=Window(period=4), hole_plain="always", parallel=True),
     "cohere2moe": Family(built=False, window=Window(period=4, full_first=True, pattern="both"), dense_lead=True),
     "olmo2": Family(window=_OPENS),
@@ -119,7 +120,7 @@ FAMILIES: dict[str, Family] = {
     "plamo3": Family(window=Window(period=8, when="positive")),
     "afmoe": Family(window=_OPENS, dense_lead=True),
     "laguna": Family(window=Window(period=4, when="positive", full_first=True), dense_lead=True),
-    "llama4": Family(built=False, window=Window(period=4, size=8192, forced=True, when="not-zero"), expert_rows=True),
+    "llama4": Family(gating=2, weights_normed=False, window=Window(period=4, size=8192, forced=True, when="not-zero"), expert_rows=True),
     "smallthinker": Family(built=False, window=Window(period=4, size=4096, forced=True, when="positive", full_first=True)),
     "mellum": Family(built=False, window=Window(period=4, when="positive", pattern="both")),
     "muse-glimmer": Family(built=False, window=Window(pattern="both")),
@@ -149,9 +150,9 @@ FAMILIES: dict[str, Family] = {
     "lfm2": Family(built=False, recurrent="conv", hybrid=True, hole="none", window=Window(when="positive")),
     "lfm2moe": Family(built=False, recurrent="conv", hybrid=True, hole="none", dense_lead=True, window=Window(when="positive")),
     "kimi-linear": Family(built=False, recurrent="kda", hybrid=True, latent=True, dense_lead=True),
-    "qwen3next": Family(late_rows=True, recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
-    "qwen35": Family(late_rows=True, recurrent="delta", cache="interval", draft_apart=True, hole="half"),
-    "qwen35moe": Family(late_rows=True, recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
+    "qwen3next": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
+    "qwen35": Family(recurrent="delta", cache="interval", draft_apart=True, hole="half"),
+    "qwen35moe": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
     "minimax-01": Family(built=False, recurrent="lightning", cache="interval", interval=8, draft_apart=True, experts_ff=True),
 }
 

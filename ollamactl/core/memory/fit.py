@@ -14,7 +14,7 @@ import msgspec
 
 from ollamactl.core.memory.cache import pad
 from ollamactl.core.memory.model import Hyper
-from ollamactl.core.memory.predict import HOST, Device, Layout, Prediction, Request, predict, refusal, whole
+from ollamactl.core.memory.predict import COPIES, HOST, Device, Layout, Prediction, Request, predict, refusal, whole
 
 MiB = 1 << 20
 MARGIN = 1024 * MiB  # llama.cpp's --fit-target
@@ -80,20 +80,38 @@ def fit(
     layout = split(hyper, devices)
     full = predict(hyper, request, devices, layout)
     headroom = _headroom(full, devices, keep)
-    if all(d.free - full.most(i) >= keep for i, d in enumerate(devices)):
+    beyond = _projected_beyond(hyper, request, layout, devices)
+    if all(d.free - full.most(i) - beyond[i] >= keep for i, d in enumerate(devices)):
         certain = True
         return Fit("fits", 0, layout, full, headroom, certain)
-    certain = any(d.free - full.least(i) < keep for i, d in enumerate(devices))
+    certain = any(d.free - full.least(i) - beyond[i] < keep for i, d in enumerate(devices))
     placed = _place(hyper, request, devices, keep)
     if placed.spilled == 0 and len(devices) == 1:
-        placed = full_minus_one(hyper)
+        placed = full_minus_one(hyper)  # it may fit, but the band says that it need not
     partial = predict(hyper, request, devices, placed)
     if placed.spilled == 0:
-        return Fit("fits", 0, placed, partial, _headroom(partial, devices, keep), certain)
+        more = _projected_beyond(hyper, request, placed, devices)
+        safe = all(d.free - partial.most(i) - more[i] >= keep for i, d in enumerate(devices))
+        verdict: Verdict = "fits" if safe else "spills"
+        return Fit(verdict, 0 if safe else 1, placed, partial, _headroom(partial, devices, keep), certain)
     if host_free is not None and partial.least(HOST) > host_free:
         why = f"the host would need {partial.on(HOST) / MiB:.0f} MiB and has {host_free / MiB:.0f}"
         return Fit("cannot load", placed.spilled, placed, partial, _headroom(partial, devices, keep), certain, why)
     return Fit("spills", placed.spilled, placed, partial, headroom, certain)
+
+
+def _projected_beyond(hyper: Hyper, request: Request, layout: Layout, devices: tuple[Device, ...]) -> list[int]:
+    """Bytes that the engine's fit projects for a device beyond what it will hold.
+
+    In its dry run the copies of the row that a device takes from the one before are counted twice.
+    """
+    if len(devices) == 1:
+        return [0]
+    total = request.context * request.slots
+    rows = pad(min(request.batch, pad(total, 256)), request.slots)
+    row = COPIES * 4 * rows * hyper.embedding
+    places = layout.layers[:-1]
+    return [row if device in places and device != places[0] else 0 for device in range(len(devices))]
 
 
 def full_minus_one(hyper: Hyper) -> Layout:
@@ -116,50 +134,77 @@ def _on_host(hyper: Hyper, request: Request, host_free: int | None) -> Fit:
 
 
 def _place(hyper: Hyper, request: Request, devices: tuple[Device, ...], keep: int) -> Layout:
-    """Fill the devices from the last to the first, as the engine's fit does; see the module's docstring."""
-    experts = any(hyper.weights.experts)
+    """Where the engine's fit puts the layers of a model that does not fit wholly; see the module's docstring."""
+    last = len(devices) - 1
     blocks = hyper.blocks
-    all_experts = frozenset(i for i in range(blocks) if hyper.weights.experts[i]) if experts else frozenset()
-    counts = [0] * len(devices)
+    experts = hyper.weights.experts
+    sparse = any(experts)
+    layers = [0] * len(devices)  # a device: blocks, and on the last one the output
+    partial = [0] * len(devices)  # of these, with their experts on the host: the last ones of the device's slice
 
-    def layout(of: list[int], host_experts: frozenset[int] = all_experts) -> Layout:
-        start = blocks + 1 - sum(of)
-        places = [HOST] * start
+    def layout(of: list[int], part: list[int]) -> Layout:
+        places = [HOST] * (blocks + 1 - sum(of))
+        hosted: set[int] = set()
         for device, number in enumerate(of):
+            end = len(places) + number - (1 if device == last and number else 0)
+            hosted.update(range(end - part[device], end))
             places += [device] * number
-        return Layout(tuple(places), frozenset(i for i in host_experts if places[i] != HOST))
+        return Layout(tuple(places), frozenset(i for i in hosted if 0 <= i < blocks and experts[i]))
 
-    def holds(of: list[int], device: int, host_experts: frozenset[int] = all_experts) -> bool:
-        return predict(hyper, request, devices, layout(of, host_experts)).on(device) <= devices[device].free - keep
+    def holds(device: int, of: list[int], part: list[int]) -> bool:
+        trial = layout(of, part)
+        more = 0 if trial.spilled else _projected_beyond(hyper, request, trial, devices)[device]
+        return predict(hyper, request, devices, trial).on(device) + more <= devices[device].free - keep
+
+    def parts(device: int, number: int) -> int:
+        return 0 if not sparse else max(number - 1, 0) if device == last else number
 
     for device in reversed(range(len(devices))):
-        unassigned = blocks + 1 - sum(counts)
 
-        def tried(number: int, device: int = device) -> bool:
-            trial = counts.copy()
-            trial[device] = number
-            return holds(trial, device)
+        def filled(number: int, device: int = device) -> tuple[list[int], list[int]]:
+            of, part = layers.copy(), partial.copy()
+            of[device], part[device] = number, parts(device, number)
+            return of, part
 
-        counts[device] = _largest(tried, unassigned)
-    if not experts or sum(counts) < blocks + 1:
-        return layout(counts)
-    return _fill_experts(counts, all_experts, layout, lambda of, hosted: all(holds(of, d, hosted) for d in range(len(devices)) if of[d]))
+        number = _largest(lambda n, device=device, filled=filled: holds(device, *filled(n)), blocks + 1 - sum(layers))  # type: ignore[misc]
+        layers, partial = filled(number)
+    if not sparse or _surplus_without_experts(hyper, request, devices, keep) <= 0:
+        return layout(layers, partial)
+    start = next((d for d in range(len(devices)) if all(layers[d:])), last)  # first of the devices with such blocks
+    for device in range(start + 1):
+
+        def converted(number: int, device: int = device) -> tuple[list[int], list[int]]:
+            of, part, left = layers.copy(), partial.copy(), number
+            for other in range(start, len(devices)):
+                moved = min(left, part[other])
+                of[other] -= moved
+                part[other] -= moved
+                of[device] += moved
+                left -= moved
+                if part[other]:
+                    break
+            return of, part
+
+        number = _largest(lambda n, device=device, converted=converted: holds(device, *converted(n)), sum(partial[start:]))  # type: ignore[misc]
+        layers, partial = converted(number)
+        if device != start and layers[start] > (0 if start < last else 1) and partial[start]:
+            of, part = layers.copy(), partial.copy()  # at least part of one more layer
+            of[start], part[start] = of[start] - 1, part[start] - 1
+            of[device], part[device] = of[device] + 1, part[device] + 1
+            if holds(device, of, part):
+                layers, partial = of, part
+        while start < last and not partial[start]:
+            start += 1
+        if device >= start and not partial[start]:
+            break
+    return layout(layers, partial)
 
 
-def _fill_experts(
-    counts: list[int],
-    hosted: frozenset[int],
-    layout: Callable[[list[int], frozenset[int]], Layout],
-    holds: Callable[[list[int], frozenset[int]], bool],
-) -> Layout:
-    """Bring blocks' experts back onto the devices, front to back, as many as fit."""
-    order = sorted(hosted)
-
-    def tried(number: int) -> bool:
-        return holds(counts, frozenset(order[number:]))
-
-    number = _largest(tried, len(order))
-    return layout(counts, frozenset(order[number:]))
+def _surplus_without_experts(hyper: Hyper, request: Request, devices: tuple[Device, ...], keep: int) -> int:
+    """Bytes left on all devices together when every layer is there but all experts are on the host."""
+    hosted = frozenset(i for i, size in enumerate(hyper.weights.experts[: hyper.blocks]) if size)
+    prediction = predict(hyper, request, devices, Layout(split(hyper, devices).layers, hosted))
+    return sum(d.free - keep - prediction.on(i) for i, d in enumerate(devices))
 
 
 def _largest(holds: Callable[[int], bool], most: int) -> int:

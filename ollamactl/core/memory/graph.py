@@ -13,7 +13,10 @@ ALIGNMENT = 128
 class Tensor:
     """A tensor of a graph. `root` is the tensor that a view looks into; `layout` tells which tensors are alike."""
 
-    __slots__ = ("allocated", "at", "children", "inplace", "layout", "offset", "outside", "output", "root", "size", "sources", "views")
+    __slots__ = (
+        "allocated", "at", "children", "inplace", "layout", "offset", "on_host", "outside", "output", "root", "size",
+        "sources", "views", "weight",
+    )  # fmt: skip
 
     def __init__(
         self, size: int, sources: tuple[Tensor, ...] = (), *, inplace: bool = False, root: Tensor | None = None,
@@ -23,6 +26,8 @@ class Tensor:
         self.layout = layout if layout is not None else size
         self.outside = outside  # weights, caches: not in this buffer
         self.output = False
+        self.weight = 0  # bytes of a matrix that has to be copied to the device first
+        self.on_host = False  # evaluated on the host
         self.offset = offset
         self.children = self.views = self.at = 0
         self.allocated = False
@@ -55,16 +60,37 @@ class Graph:
         return tensor
 
 
-def inputs_first(graph: Graph, inputs: list[Tensor]) -> None:
-    """Copies of the inputs are laid out at the start of the part of the graph that a device runs."""
-    graph.nodes[:0] = inputs
-    for tensor in inputs:
-        graph._seen.add(id(tensor))
+def in_parts(nodes: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
+    """Nodes with the copies of inputs and weights at the start of the part that needs them (ggml-backend.cpp).
+
+    A new part begins after nodes that the host evaluates, and where a weight has to be copied although the part has
+    copied something already, so that the room of the former weight can be used again.
+    """
+    waiting = {id(t) for t in inputs}
+    out: list[Tensor] = []
+    start, copied, was_host = 0, 0, False
+    for node in nodes:
+        if node.on_host:
+            was_host = True
+            out.append(node)
+            continue
+        if was_host or (node.weight and copied):
+            start, copied, was_host = len(out), 0, False
+        fresh = [s for s in node.sources if id(s) in waiting]
+        if node.weight:
+            weight = Tensor(node.weight)
+            node.sources = (weight, *node.sources)
+            fresh.insert(0, weight)
+        for tensor in fresh:
+            waiting.discard(id(tensor))
+            out.insert(start + copied, tensor)
+            copied += 1
+        out.append(node)
+    return out
 
 
-def peak(graph: Graph) -> int:
-    """Bytes of the buffer that a graph needs (ggml_gallocr_reserve)."""
-    nodes = graph.nodes
+def peak(nodes: list[Tensor]) -> int:
+    """Bytes of the buffer that a list of nodes needs (ggml_gallocr_reserve)."""
     for node in nodes:
         if node.root is not None:
             node.root.views += 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ollamactl.core.memory.families import Family, family
-from ollamactl.core.memory.weights import Weights, weigh
+from ollamactl.core.memory.weights import Weights, device_bytes, weigh
 
 if TYPE_CHECKING:
     from ollamactl.core.parse.gguf import GgufHeader
@@ -41,28 +41,29 @@ class Layer(msgspec.Struct, frozen=True):
 class Block(msgspec.Struct, frozen=True):
     """What tensors a block has: name without the block's number -> width of its result (second dimension)."""
 
-    names: tuple[tuple[str, int, int], ...]  # name, first dimension, second dimension
+    names: tuple[tuple[str, int, int, int], ...]  # name, first dimension, second dimension, bytes on a device
     experts: int = 0  # number of experts
     expert_width: int = 0
     widths: dict[str, int] = {}
+    sizes: dict[str, int] = {}
 
     def inner(self, name: str) -> int:
         """First dimension of a tensor, 0 if the block has none."""
-        return next((first for other, first, _ in self.names if other == name), 0)
+        return next((first for other, first, *_ in self.names if other == name), 0)
 
 
 _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
 
 
 def _block_tensors(header: GgufHeader, count: int) -> tuple[Block, ...]:
-    found: list[list[tuple[str, int, int]]] = [[] for _ in range(count)]
+    found: list[list[tuple[str, int, int, int]]] = [[] for _ in range(count)]
     experts, widths = [0] * count, [0] * count
     for tensor in header.tensors:
         match = _BLOCK.match(tensor.name)
         if match is None or int(match[1]) >= count:
             continue
         index, dims = int(match[1]), tensor.dims
-        found[index].append((match[2], dims[0], dims[1] if len(dims) > 1 else 1))
+        found[index].append((match[2], dims[0], dims[1] if len(dims) > 1 else 1, device_bytes(tensor)))
         if match[2] in ("ffn_down_exps.weight",):
             experts[index], widths[index] = dims[2] if len(dims) > 2 else 1, dims[0]
     known: dict[object, Block] = {}
@@ -70,7 +71,9 @@ def _block_tensors(header: GgufHeader, count: int) -> tuple[Block, ...]:
     for names, number, width in zip(found, experts, widths, strict=True):
         key = (tuple(sorted(names)), number, width)
         if key not in known:
-            known[key] = Block(key[0], number, width, {name: second for name, _, second in names})
+            known[key] = Block(
+                key[0], number, width, {name: second for name, _, second, _ in names}, {name: size for name, _, _, size in names}
+            )
         blocks.append(known[key])
     return tuple(blocks)
 

@@ -10,6 +10,7 @@ from ollamactl.core.memory import compute
 from ollamactl.core.memory.bands import Band, band
 from ollamactl.core.memory.cache import Cells, cells, layer_bytes, output_bytes, state_bytes
 from ollamactl.core.memory.compute import CURRENT, Graph
+from ollamactl.core.memory.decoder import Part
 from ollamactl.core.memory.ggml import quantized
 from ollamactl.core.memory.model import Hyper
 
@@ -226,24 +227,52 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[
     if not devices:
         return [_modelled(HOST, buffers.device, limits, hyper)]
     spilled = any(d == HOST for d in layout.layers) or bool(layout.host_experts)
-    pipeline = len(used) > 1 and not spilled
-    extra = 4 * tok * (hyper.embedding + int(compute.mask(hyper, graph))) * (COPIES - 1) if pipeline else 0
+    pipeline = devices > 1 and not spilled
     found = []
     for device in range(devices):
         if device not in used and not (spilled and device == 0):
             continue
-        size = buffers.device
-        if pipeline:
-            size = _share(hyper, graph, layout, device, buffers.device) + extra
-            size += 4 * tok * hyper.embedding if device == layout.layers[0] else 0
-            if not any(d == device for d in layout.layers[:-1]):  # only the output: a row a slot
-                size = 4 * graph.slots * (hyper.vocabulary + 2 * hyper.embedding)
-        if spilled and device == 0:
-            size += _borrowed(hyper, graph, layout)
+        size = _built(hyper, graph, layout, device, pipeline) if buffers.built else None
+        if size is None:
+            size = _estimated(hyper, graph, layout, device, buffers.device, pipeline, spilled)
         found.append(_modelled(device, size, limits, hyper))
     host = buffers.host * (2 if pipeline else 1)
     found.append(Term("compute", HOST, host, "modelled", host // 20, host // 20))
     return found
+
+
+def _built(hyper: Hyper, graph: Graph, layout: Layout, device: int, pipeline: bool) -> int | None:
+    """A device's buffer by the graph of its part. Blocks in host memory are evaluated by the first device."""
+    places = layout.layers[:-1]
+    if all(d == 0 for d in layout.layers) and not layout.host_experts:
+        return compute.built_bytes(hyper, graph)
+    hosted = frozenset(i for i, d in enumerate(places) if d == HOST) if device == 0 else frozenset()
+    part = Part(
+        blocks=tuple(i for i, d in enumerate(places) if d == device or (device == 0 and d == HOST)),
+        hosted=hosted,
+        hosted_experts=frozenset(i for i in layout.host_experts if places[i] == device),
+        output=layout.layers[-1] == device,
+        first=device == places[0] or bool(hosted),
+        copies=COPIES if pipeline else 1,
+    )
+    return compute.built_bytes(hyper, graph, part=part)
+
+
+def _estimated(
+    hyper: Hyper, graph: Graph, layout: Layout, device: int, full: int, pipeline: bool, spilled: bool
+) -> int:
+    """The same for architectures whose graph is not built: the formula, and what copies and borrowed weights add."""
+    tok = compute.tokens(graph)
+    size = full
+    if pipeline:
+        size = _share(hyper, graph, layout, device, full)
+        size += 4 * tok * (hyper.embedding + int(compute.mask(hyper, graph))) * (COPIES - 1)
+        size += 4 * tok * hyper.embedding if device == layout.layers[0] else 0
+        if not any(d == device for d in layout.layers[:-1]):  # only the output: a row a slot
+            size = 4 * graph.slots * (hyper.vocabulary + 2 * hyper.embedding)
+    if spilled and device == 0:
+        size += _borrowed(hyper, graph, layout)
+    return size
 
 
 def _share(hyper: Hyper, graph: Graph, layout: Layout, device: int, full: int) -> int:

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 ROOT := $(shell id -u)
 # Debian's packages: a real systemd for the lab, what pystemd and the stand-ins are compiled with, what tests call.
 PACKAGES := systemd systemd-container dbus libsystemd-dev python3-pystemd pkg-config gcc g++ libc6-dev python3-dev \
-	python3-venv iproute2 curl strace ca-certificates
+	python3-venv python3-click python3-psutil python3-jinja2 iproute2 procps curl strace ca-certificates
 
 .PHONY: help setup demo test test-unit test-lab test-engine check bench engine-grid lint clean
 

@@ -162,6 +162,8 @@ class _Run:
         plan = self._sized(
             planning.plan(request, self.facts, self.host, extra, own, linux.render), request, collector
         )
+        if plan.reload and not plan.refused:  # asked only now: an engine of containers takes its time to answer
+            self.screen.gpu_containers = collector.get("gpu_containers") or ()
         if not self.request.set and not self.request.unset and not self.request.release and plan.managed.empty:
             raise Failure(
                 "nothing to apply: no setting was named and none is managed yet",

@@ -461,6 +461,38 @@ class InstalledModel(Record, frozen=True, kw_only=True):
     capabilities: tuple[str, ...] = ()
 
 
+class ToldVariable(Record, frozen=True, kw_only=True):
+    """A variable that a pasted text sets outside of unit files: in a shell, `docker run -e`, a compose file, …"""
+
+    name: str
+    value: str
+    scope: str  # shell, docker, compose, launchctl, plist, windows, snap, env
+    where: str = ""
+    line: int = 0
+    text: str = ""
+
+
+class Told(Record, frozen=True, kw_only=True):
+    """What a pasted text holds beside log lines and unit files."""
+
+    variables: tuple[ToldVariable, ...] = ()
+    messages: tuple[LogEvent, ...] = ()  # of clients, tools and other programs; `kind` as in core/parse/told
+    world: str = ""  # docker, snap, nixos, wsl, darwin, windows, or empty
+
+
+class PathState(Record, frozen=True, kw_only=True):
+    """What `stat` says of one path, or why it can't."""
+
+    path: str
+    type: str = ""  # file, dir, link, char, …
+    mode: int = 0
+    uid: int = -1
+    gid: int = -1
+    size: int = 0
+    mtime: float = 0.0
+    missing: Missing | None = None
+
+
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """One host at one moment. Fields are None where not known; `missing[field]` says why."""
 
@@ -486,10 +518,14 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     connections: Connections | None = None
     log: Log | None = None
     start: Start | None = None  # the start that is judged: of the current invocation, or the log's last
+    gpu_containers: tuple[str, ...] | None = None  # running containers that use a GPU
     address: str | None = None  # host:port that clients on this host use
     version: str | None = None
     loaded: tuple[LoadedModel, ...] | None = None
     installed: tuple[InstalledModel, ...] | None = None
+    told: Told | None = None  # only of a pasted text
+    kernel: tuple[LogEvent, ...] | None = None  # lines of the kernel that say something, of this boot
+    paths: dict[str, PathState] | None = None  # files and folders that checks look at, by path
 
     def why(self, field: str) -> Missing:
         """The reason why `field` is None."""

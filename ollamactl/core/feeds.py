@@ -37,7 +37,7 @@ from ollamactl.core.facts import (
     UnitName,
 )
 from ollamactl.core.govalues import address as split_address
-from ollamactl.core.parse import api, envfile, environ, gpu, journal, log, runner, sockets, systemctl, unitfile
+from ollamactl.core.parse import api, containers, envfile, environ, gpu, journal, log, runner, sockets, systemctl, unitfile
 from ollamactl.core.source import Host, Missing, Reading, Source, command, file, http, listing, native, stat
 
 T = TypeVar("T")
@@ -456,6 +456,22 @@ def start(c: Collector) -> Start:
     if mine is None:
         raise Unknown(Missing("absent", f"no line of invocation {has.invocation_id[:8] or '-'} in the log"))
     return mine
+
+
+@feed
+def gpu_containers(c: Collector) -> tuple[str, ...]:
+    """Running containers with a GPU, which a daemon-reload can take from them."""
+    found: list[str] = []
+    reasons: list[Missing] = []
+    for engine in ("docker", "podman"):
+        listed = c.read(command(engine, "ps", "-q", "--no-trunc", timeout=3.0))
+        if listed.missing is not None:
+            reasons.append(listed.missing)
+        elif listed.text.split():
+            found += containers.with_gpu(c.read(command(engine, "inspect", *listed.text.split())).body or b"")
+    if len(reasons) == 2:
+        raise Unknown(next((r for r in reasons if r.kind != "absent"), reasons[0]))
+    return tuple(found)
 
 
 # -- the API --

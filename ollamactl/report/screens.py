@@ -39,6 +39,7 @@ class Apply:
         self.diff = diff
         self.command = command
         self.facts = Facts()
+        self.gpu_containers: tuple[str, ...] = ()
         self.steps: list[dict[str, Any]] = []
         self.notes: list[str] = []
         self.memory_rows: list[list[str]] = []  # what models are predicted to take, before and after
@@ -110,6 +111,10 @@ class Apply:
                 self.out.wrap(f"{self.out.paint('warning', 'warning')}: {lint.text}{overridden}", indent=2, hang=4)
         for said in self.memory_notes:
             self.out.wrap(said, indent=2, hang=4)
+        if count := len(self.gpu_containers):
+            which = ", ".join(self.gpu_containers[:5]) + (", …" if count > 5 else "")
+            said = f"{count} running container{'s use' if count > 1 else ' uses'} a GPU ({which})"
+            self.out.wrap(f"{said}; a daemon-reload can take it from {'them' if count > 1 else 'it'}", indent=2, hang=4)
         flight = in_flight(facts)
         if plan.restart and not flight.idle and flight.sentence():
             self.out.wrap(f"{flight.sentence()}; a restart cuts them (--drain 60 waits for them)", indent=2)
@@ -247,6 +252,7 @@ class Apply:
             "files": [f.path for f in plan.files],
             "diff": "\n".join(self._diff(plan)),
             "lints": [*plan.lints],
+            "gpu_containers": list(self.gpu_containers),
             "steps": self.steps,
             "memory": self.memory,
             "notes": self.memory_notes + self.notes + [n.text for n in (result.judgement.notes if result else ())],

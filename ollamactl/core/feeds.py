@@ -37,7 +37,19 @@ from ollamactl.core.facts import (
     UnitName,
 )
 from ollamactl.core.govalues import address as split_address
-from ollamactl.core.parse import api, containers, envfile, environ, gpu, journal, log, runner, sockets, systemctl, unitfile
+from ollamactl.core.parse import (
+    api,
+    containers,
+    envfile,
+    environ,
+    gpu,
+    journal,
+    log,
+    runner,
+    sockets,
+    systemctl,
+    unitfile,
+)
 from ollamactl.core.source import Host, Missing, Reading, Source, command, file, http, listing, native, stat
 
 T = TypeVar("T")

@@ -114,7 +114,8 @@ class Apply:
         if count := len(self.gpu_containers):
             which = ", ".join(self.gpu_containers[:5]) + (", …" if count > 5 else "")
             said = f"{count} running container{'s use' if count > 1 else ' uses'} a GPU ({which})"
-            self.out.wrap(f"{said}; a daemon-reload can take it from {'them' if count > 1 else 'it'}", indent=2, hang=4)
+            whom = "them" if count > 1 else "it"
+            self.out.wrap(f"{said}; a daemon-reload can take it from {whom}", indent=2, hang=4)
         flight = in_flight(facts)
         if plan.restart and not flight.idle and flight.sentence():
             self.out.wrap(f"{flight.sentence()}; a restart cuts them (--drain 60 waits for them)", indent=2)

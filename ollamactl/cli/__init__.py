@@ -21,6 +21,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("apply", "Change settings, prove that they took, or put the host back."),
     "plan": ("plan", "Say how much memory a model takes, and how many slots fit."),
     "verify": ("verify", "Show each setting in each layer, and where a value was lost."),
+    "doctor": ("doctor", "Say what is wrong with this host, with the evidence and the remedy."),
+    "explain": ("doctor", "Explain a check of doctor: why it matters, how it is seen, what to do."),
     "facts": ("facts", "Show what is known of this host, as JSON or in short."),
     "bundle": ("facts", "Write the raw readings, redacted, to a file for others to look at."),
     "probe": ("probe", "Send concurrent requests: who is served, queued, refused, how fast."),

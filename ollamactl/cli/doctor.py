@@ -1,0 +1,209 @@
+"""`ollamactl doctor` and `explain`: what is wrong with this host, with the evidence."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from pathlib import Path
+
+import click
+import msgspec
+
+from ollamactl.cli.common import color_option, from_option, json_option, unit_option
+from ollamactl.cli.sources import open_source
+from ollamactl.core.checks import CHECKS, Check, Report, run
+from ollamactl.core.checks.base import ORDER
+from ollamactl.core.facts import Facts
+from ollamactl.core.feeds import FEEDS, Collector
+from ollamactl.core.source import Missing
+from ollamactl.errors import Exit, Failure
+from ollamactl.report import envelope, findings
+from ollamactl.report.text import Terminal
+
+IGNORE = Path("/etc/ollamactl/doctor-ignore")  # lines `ID reason`
+ALL = tuple(f for f in FEEDS if f in Facts.__struct_fields__)
+
+
+def known(name: str) -> Check:
+    """The check of that id. Raises Failure (usage) with the nearest ones."""
+    if name in CHECKS:
+        return CHECKS[name]
+    near = difflib.get_close_matches(name, CHECKS, 3) or [c for c in CHECKS if name in c][:3]
+    hint = f"did you mean {', '.join(near)}?" if near else "ollamactl doctor --list"
+    raise Failure(f"there is no check {name}", hint=hint, code=Exit.USAGE, id="usage")
+
+
+def kept_ignores(path: Path = IGNORE) -> dict[str, str]:
+    """Ids that this host ignores for good, and why. An unreadable file ignores nothing."""
+    try:
+        lines = path.read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    found = {}
+    for line in lines:
+        name, _, reason = line.partition("#")[0].strip().partition(" ") if line.lstrip()[:1] != "#" else ("", "", "")
+        if name in CHECKS:
+            found[name] = reason.strip(" :") or f"in {path}"
+    return found
+
+
+@click.command(short_help="Say what is wrong with this host, with the evidence and the remedy.")
+@from_option
+@unit_option
+@click.option("--model", metavar="NAME", default="", help="Look at findings about this model only.")
+@click.option("--only", metavar="ID", multiple=True, help="Run this check only (may be given several times).")
+@click.option("--ignore", metavar="ID", multiple=True, help="Count a finding and do not report it.")
+@click.option("--keep-ignore", metavar="ID=REASON", multiple=True, help="Ignore it for good, here: /etc/ollamactl/doctor-ignore.")
+@click.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True,
+              help="Exit with 1 for findings from this severity on.")  # fmt: skip
+@click.option("--list", "listing", is_flag=True, help="List all checks and what each needs.")
+@click.option("--html", "html", metavar="FILE", help="Write a page of its own, too.")
+@click.option("--details", is_flag=True, help="Name the checks that could not look.")
+@color_option
+@json_option
+def doctor(
+    source: str | None,
+    unit: str,
+    model: str,
+    only: tuple[str, ...],
+    ignore: tuple[str, ...],
+    keep_ignore: tuple[str, ...],
+    fail_on: str,
+    listing: bool,
+    html: str | None,
+    details: bool,
+    no_color: bool,
+    as_json: bool,
+) -> int:
+    """Say what is wrong with this host, or with a bundle or pasted text (--from): root cause first, with the lines that
+    show it and a command that cures it.
+
+    Exit code 0: nothing at or above --fail-on · 1: findings · 5: nothing could be judged, or a check crashed.
+    """
+    out = Terminal(colour=False if no_color else None)
+    if listing:
+        return _list(out, as_json)
+    for name in (*only, *ignore):
+        known(name)
+    if keep_ignore:
+        _keep(keep_ignore)
+    began = time.monotonic()
+    facts = gather(source, unit)
+    ignored = kept_ignores() if source is None else {}
+    ignored |= dict.fromkeys(ignore, "--ignore")
+    report = run(facts, only=only, ignore=ignored)
+    if model:
+        report = _about(report, facts, model)
+    took = time.monotonic() - began
+    code = verdict(report, fail_on)
+    if html:
+        _write_html(html, facts, report, took)
+    if as_json:
+        envelope.write(envelope.envelope("doctor", code, findings.document(facts, report, took)))
+    else:
+        findings.screen(out, facts, report, took, details=details)
+    return code
+
+
+def gather(source: str | None, unit: str) -> Facts:
+    """Facts of this host, of a bundle, or of a text."""
+    opened = open_source(source, unit)
+    if opened.facts is not None:
+        return opened.facts
+    collector = Collector(opened.host, unit)
+    facts = collector.facts(ALL, taken=time.time(), origin=opened.origin)
+    missing = facts.why("service")
+    if facts.service is None and missing.kind == "unasked" and "several" in missing.detail:
+        raise Failure(missing.detail, hint="name one: --unit NAME", code=Exit.USAGE, id="several_units")
+    return facts
+
+
+def verdict(report: Report, fail_on: str) -> Exit:
+    """A crash, or nothing judged at all, is never well."""
+    limit = ORDER[fail_on]  # type: ignore[index]
+    if any(ORDER[f.severity] <= limit for f in report.findings):
+        return Exit.FINDINGS
+    if report.crashed or (not report.well and not report.findings and not report.ignored):
+        return Exit.UNSEEN
+    return Exit.OK
+
+
+def _about(report: Report, facts: Facts, model: str) -> Report:
+    """Findings that name the model (or its file), and those about the host as a whole."""
+    files = [r.model for r in facts.runners or () if r.name == model]
+    words = [model, *(f.rsplit("/", 1)[-1][:19] for f in files)]
+    others = {m.name for m in (*(facts.loaded or ()), *(facts.installed or ()))} - {model}
+
+    def belongs(text: str) -> bool:
+        return any(w in text for w in words) or not any(o in text for o in others)
+
+    kept = tuple(f for f in report.findings if belongs(" ".join((f.summary, *f.evidence))))
+    return msgspec.structs.replace(report, findings=kept)
+
+
+def _keep(pairs: tuple[str, ...]) -> None:
+    lines = []
+    for pair in pairs:
+        name, _, reason = pair.partition("=")
+        known(name)
+        if not reason.strip() or "\n" in reason:
+            raise Failure(
+                f"--keep-ignore {name} needs a reason", hint=f"--keep-ignore '{name}=why'", code=Exit.USAGE, id="usage"
+            )
+        lines.append(f"{name} {reason.strip()}\n")
+    try:
+        IGNORE.parent.mkdir(parents=True, exist_ok=True)
+        before = IGNORE.read_text() if IGNORE.exists() else ""
+        names = {line.split()[0] for line in lines}
+        rest = [line for line in before.splitlines(keepends=True) if line.split()[:1] and line.split()[0] not in names]
+        IGNORE.write_text("".join([*rest, *lines]))
+    except OSError as error:
+        raise Failure(f"cannot write {IGNORE}: {error.strerror}", hint="run it with sudo", id="denied") from None
+
+
+def _list(out: Terminal, as_json: bool) -> int:
+    if as_json:
+        rows = [{"check": c.id, "title": c.title, "needs": c.needs, "wants": c.wants} for c in CHECKS.values()]
+        envelope.write(envelope.envelope("doctor", Exit.OK, {"checks": rows}))
+        return Exit.OK
+    width = max(map(len, CHECKS))
+    for check in sorted(CHECKS.values(), key=lambda c: c.id):
+        out.wrap(f"{check.id.ljust(width)}  {check.title}", hang=width + 2)
+    out.line(f"{len(CHECKS)} checks · ollamactl explain ID")
+    return Exit.OK
+
+
+def _write_html(path: str, facts: Facts, report: Report, took: float) -> None:
+    from ollamactl.report.html import page
+
+    try:
+        Path(path).write_text(page(facts, report, took), encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise Failure(f"cannot write {path}: {error.strerror}", code=Exit.USAGE, id="usage") from None
+
+
+@click.command(short_help="Explain a check: what it finds, why that matters, how it is seen, what to do.")
+@click.argument("name", metavar="ID")
+@color_option
+@json_option
+def explain(name: str, no_color: bool, as_json: bool) -> int:
+    """Explain a check: what it finds, why that matters, how it is seen, what to do."""
+    check = known(name)
+    if as_json:
+        data = {
+            "check": check.id,
+            "title": check.title,
+            "why": check.part("Why"),
+            "seen": check.part("Seen"),
+            "do": check.part("Do"),
+            "needs": check.needs,
+            "wants": check.wants,
+            "explains": sorted(check.explains),
+        }
+        envelope.write(envelope.envelope("explain", Exit.OK, data))
+        return Exit.OK
+    findings.explanation(Terminal(colour=False if no_color else None), check)
+    return Exit.OK
+
+
+_ = Missing

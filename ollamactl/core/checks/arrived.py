@@ -1,0 +1,210 @@
+"""Settings that did not arrive: lost between a file, systemd, the process and the server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ollamactl.core import settings, verify
+from ollamactl.core.checks.base import Finding, check, quote
+from ollamactl.core.facts import Effective, Facts, Process, Service, Start, Told
+from ollamactl.core.needs import Given, Signs
+
+SHELLS = ("shell", "profile")
+
+
+def _mismatches(facts: Facts, *ids: str) -> list[verify.Mismatch]:
+    return [m for m in verify.judge(facts, verify.managed_now(facts)).mismatches if m.id in ids]
+
+
+@check(weight=84, explains=("config_newer_than_process", "env_not_in_server_config"))
+def need_daemon_reload(signs: Signs = None, service: Service = None, facts: Facts = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """Unit files were changed and systemd was not told.
+
+    Why: systemd keeps the unit as it was read; a restart without daemon-reload starts the old one, and says nothing.
+    Seen: NeedDaemonReload=yes, or systemctl's own warning; the values that differ are beside it.
+    Do: systemctl daemon-reload, then restart the service.
+    """
+    unit = service.id if service else "ollama"
+    fix = f"sudo systemctl daemon-reload && sudo systemctl restart {unit}"
+    if service is not None and service.need_daemon_reload:
+        lost = tuple(m.text for m in _mismatches(facts, "need_daemon_reload"))
+        broken = any("header" in p.why for f in facts.unit_files or () for p in f.problems)
+        if not broken:
+            said = "the unit's files were changed after systemd read them: NeedDaemonReload=yes"
+            yield Finding("warning", said, lost or ("systemctl show: NeedDaemonReload=yes",), fix)
+    elif signs is not None and signs.has("daemon_reload_needed"):
+        yield Finding("warning", "systemd says that the unit's files changed on disk", signs.lines(
+            "daemon_reload_needed"), fix)  # fmt: skip
+
+
+@check(weight=80)
+def config_newer_than_process(facts: Facts, service: Service, effective: Effective, process: Process) -> Iterator[Finding]:
+    """The running process is older than its configuration.
+
+    Why: a process keeps the environment with which it was started; files and systemd show what the next one gets.
+    Seen: the environment of the process beside the one that systemd would pass now.
+    Do: restart the service.
+    """
+    for m in _mismatches(facts, "config_newer_than_process"):
+        yield Finding("warning", m.text, m.evidence, f"sudo systemctl restart {service.id}")
+
+
+@check(weight=60)
+def env_not_in_server_config(facts: Facts, start: Start) -> Iterator[Finding]:
+    """A variable that was set is not what the server runs with.
+
+    Why: only the `server config` line of the running start proves what Ollama read.
+    Seen: the value that was given beside the one in `server config`.
+    Do: put it into a drop-in of the service (ollamactl apply does, and proves it), then restart.
+    """
+    for m in _mismatches(facts, "env_not_in_server_config"):
+        flag = settings.option(settings.REGISTRY[m.name]) if m.name in settings.REGISTRY else "--set"
+        yield Finding("warning", m.text, (*m.evidence, quote(start.config_line)), f"sudo ollamactl apply {flag} …")
+    config = start.config or {}
+    for one in facts.told.variables if facts.told else ():
+        setting = settings.lookup(one.name)
+        if setting is None or one.name not in config or one.scope in SHELLS or not one.value:
+            continue
+        release = start.version
+        if setting.read(one.value, release).problem or settings.same(setting, one.value, config[one.name], release):
+            continue
+        said = f"{one.name}={one.value} was set, the server runs with {config[one.name] or '(empty)'}"
+        evidence = (f"{one.where}:{one.line}: {one.text}", quote(start.config_line))
+        yield Finding("warning", said, evidence, f"sudo ollamactl apply {settings.option(setting)} {one.value}")
+
+
+@check(weight=82)
+def environment_file_overrides_dropin(effective: Effective) -> Iterator[Finding]:
+    """An EnvironmentFile= wins over Environment= in a drop-in.
+
+    Why: systemd reads environment files after all Environment= lines, whatever the order of the files.
+    Seen: the environment computed from the files, with the values that lost.
+    Do: take the line out of the environment file, or set it there.
+    """
+    for name, v in effective.variables.items():
+        if v.origin.layer != "environment-file" or v.value is None:
+            continue
+        lost = [(value, o) for value, o in v.shadowed if o.layer == "environment" and value != v.value]
+        if lost and (name.startswith(("OLLAMA_", "LLAMA_")) or name in settings.REGISTRY):
+            value, origin = lost[-1]
+            yield Finding(
+                "warning",
+                f"{name} is {v.value} by {v.origin.file}:{v.origin.line}, not {value} of {origin.file}:{origin.line}",
+                (f"{v.origin.file}:{v.origin.line}: {name}={v.value}", f"{origin.file}:{origin.line}: {name}={value}"),
+                f"sudoedit {v.origin.file}",
+            )
+
+
+@check(weight=80)
+def dropin_overridden_by_later_dropin(effective: Effective, service: Service, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A drop-in sets a variable that a later drop-in sets again.
+
+    Why: drop-ins are merged by file name and the last one wins; `override.conf` of `systemctl edit` sorts after
+    names that begin with a digit.
+    Seen: the environment computed from the files in systemd's order, with the values that lost.
+    Do: keep one of the two lines, or give the file that shall win a name that sorts last (zz-).
+    """
+    for name, v in effective.variables.items():
+        if v.origin.layer != "environment" or v.origin.file == service.fragment_path:
+            continue
+        lost = [
+            (value, o) for value, o in v.shadowed
+            if o.layer == "environment" and o.file not in (service.fragment_path, v.origin.file) and value != v.value
+        ]  # fmt: skip
+        if lost and (name.startswith(("OLLAMA_", "LLAMA_")) or name in settings.REGISTRY):
+            value, origin = lost[-1]
+            yield Finding(
+                "warning",
+                f"{name}={value} of {origin.file} is overridden: {v.origin.file} is read later and sets {v.value}",
+                (f"{origin.file}:{origin.line}: {name}={value}", f"{v.origin.file}:{v.origin.line}: {name}={v.value}"),
+                f"keep one of the two lines: sudoedit {origin.file} {v.origin.file}",
+            )
+
+
+@check(weight=80)
+def dropin_drops_earlier_environment(effective: Effective, facts: Facts) -> Iterator[Finding]:
+    """An empty Environment= drops everything that earlier files set.
+
+    Why: an empty assignment resets the list, of the main unit and its PATH too.
+    Seen: the line, and the variables that it took away.
+    Do: delete that line.
+    """
+    gone: list[str] = []
+    place = ""
+    for file in facts.unit_files or ():
+        for one in file.assignments:
+            if one.section == "Service" and one.key == "Environment":
+                if not one.value.strip() and gone:
+                    yield Finding(
+                        "warning",
+                        f"{file.path}:{one.line} drops {len(gone)} earlier Environment= lines",
+                        (f"{file.path}:{one.line}: Environment=", *gone[:4]),
+                        f"sudoedit {file.path}    # delete line {one.line}",
+                    )
+                    gone = []
+                elif one.value.strip():
+                    place = f"{file.path}:{one.line}: Environment={one.value}"
+                    gone.append(place)
+
+
+@check(weight=78)
+def env_set_in_shell_not_service(given: tuple[Given, ...], start: Start = None, told: Told = None, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A variable was exported in a shell, and the service never sees it.
+
+    Why: a systemd service has an environment of its own; ~/.bashrc, /etc/environment and `export` do not reach it.
+    Seen: the export, beside the `server config` of the service or its lines in the journal.
+    Do: set it for the service: sudo ollamactl apply --set NAME=VALUE.
+    """
+    for one in given:
+        setting = settings.lookup(one.name)
+        if one.scope not in SHELLS or setting is None or not one.name.startswith(("OLLAMA_", "CUDA_", "HSA_")):
+            continue
+        config = (start.config if start else None) or {}
+        if one.name in config and settings.same(setting, one.value, config[one.name], start.version):
+            continue
+        by_hand = signs is not None and signs.has("serve_by_hand")
+        if by_hand and one.name not in config:
+            continue
+        said = f"{one.name}={one.value} is set in a shell only"
+        if one.name in config:
+            said += f"; the server runs with {config[one.name] or '(empty)'}"
+        fix = f"sudo ollamactl apply {settings.option(setting)} {one.value}".replace("= ", "=")
+        yield Finding("warning", said, (one.place, quote(start.config_line) if start else ""), fix)
+        return
+
+
+@check(weight=82)
+def env_wrong_side_of_wsl(given: tuple[Given, ...], world: str) -> Iterator[Finding]:
+    """Variables are set in Windows, the server runs in WSL.
+
+    Why: Windows' variables do not cross into WSL unless WSLENV names them; the Linux service has its own.
+    Seen: setx, $env: or the Windows environment beside a server in WSL.
+    Do: set them in the service inside WSL.
+    """
+    for one in given:
+        if world == "wsl" and one.scope == "windows" and one.name.startswith("OLLAMA_"):
+            fix = f"sudo ollamactl apply --set {one.name}={one.value}    # inside WSL"
+            yield Finding("warning", f"{one.name} is set in Windows, the server runs in WSL", (one.place,), fix)
+            return
+
+
+@check(weight=55)
+def settings_in_main_unit(facts: Facts, service: Service) -> Iterator[Finding]:
+    """Settings stand in the unit file itself, which the installer rewrites.
+
+    Why: Ollama's install script writes /etc/systemd/system/ollama.service anew at each upgrade; drop-ins survive.
+    Seen: OLLAMA_… assignments in the main unit file.
+    Do: move them to a drop-in: ollamactl apply writes its own.
+    """
+    lines, values = [], []
+    for file in facts.unit_files or ():
+        if file.role != "main" or file.path.startswith(("/nix/", "/run/")):
+            continue
+        for one in file.assignments:
+            if one.section == "Service" and one.key == "Environment" and "OLLAMA_" in one.value:
+                lines.append(f"{file.path}:{one.line}: Environment={one.value}")
+                values.append(one.value.strip("\"'"))
+    if lines:
+        fix = "sudo ollamactl apply " + " ".join(f"--set {v}" for v in values[:4])
+        said = f"{len(lines)} setting{'s' * (len(lines) != 1)} in the main unit file: the next upgrade takes them away"
+        yield Finding("warning", said, tuple(lines), fix)

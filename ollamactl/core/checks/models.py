@@ -1,0 +1,197 @@
+"""Models: evicting each other, loaded anew at every request, stuck."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ollamactl.core.checks.base import Finding, check, quote, times
+from ollamactl.core.facts import Facts, Load, Start
+from ollamactl.core.needs import Given, Signs
+
+
+def _options(load: Load) -> tuple[object, ...]:
+    """What makes a runner another one."""
+    return (load.context, load.slots, load.gpu_layers, load.kv_type_k, load.batch)
+
+
+@check(weight=64, explains=("partial_offload", "client_timeout_500_clusters", "client_overrides_keep_alive", "load_oom",
+                            "client_timeout_during_load", "vram_recovery_timeout"))  # fmt: skip
+def model_reload_every_request(signs: Signs, start: Start = None, facts: Facts = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A model is loaded anew because requests ask for different options.
+
+    Why: num_ctx, num_batch, num_thread, num_gpu and use_mmap belong to the runner: a request with others throws it away,
+    and the next one brings it back.
+    Seen: loads of one model with options that change to and fro.
+    Do: the same options in all clients, or OLLAMA_CONTEXT_LENGTH and none in the clients.
+    """
+    loads = [x for x in (start.loads if start else ()) if x.model]
+    worst: list[Load] = []
+    for model in dict.fromkeys(x.model for x in loads):
+        mine = [x for x in loads if x.model == model and x.outcome in ("loaded", "loading", "failed")]
+        changes = [b for a, b in zip(mine, mine[1:], strict=False) if _options(a) != _options(b)]
+        again = any(_options(x) in [_options(y) for y in mine[: i - 1]] and _options(x) != _options(mine[i - 1])
+                    for i, x in enumerate(mine) if i > 1)  # fmt: skip
+        reset = signs.count("expired_to_make_room") >= 2 and len(changes) >= 1
+        if again and len(changes) >= 2 or reset or len({_options(x) for x in mine}) >= 4:
+            worst = max(worst, mine, key=len)
+    if worst:
+        contexts = " → ".join(f"{x.context or '?'}" for x in worst[-4:])
+        same = len({x.context for x in worst}) == 1
+        said = f"one model was loaded {times(len(worst), 'time')} with changing options (context {contexts})"
+        if same:
+            said = f"one model was loaded {times(len(worst), 'time')} with changing options"
+        yield Finding("warning", said, tuple(x.text for x in worst[-3:]), f"sudo ollamactl apply --context-length {max(x.context or 4096 for x in worst)}")
+    elif signs.count("expired_to_make_room") >= 2 and len({x.model for x in loads}) <= 1:
+        yield Finding("warning", "a model is thrown out and loaded anew for requests with other options",
+                      signs.lines("expired_to_make_room", "already_loaded"), "the same num_ctx in all clients")  # fmt: skip
+    elif signs.has("ps_flips"):
+        yield Finding("warning", "a model is loaded anew with another context for each client", signs.lines("ps_flips"),
+                      "sudo ollamactl apply --context-length 32768    # and no num_ctx in the clients")  # fmt: skip
+
+
+@check(weight=66, explains=("client_timeout_500_clusters", "num_ctx_capped_to_trained_context", "prompt_truncated",
+                            "client_overrides_keep_alive", "client_timeout_during_load", "partial_offload", "vram_recovery_timeout"))  # fmt: skip
+def models_evict_each_other(signs: Signs, start: Start = None, facts: Facts = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+    """Two models throw each other out.
+
+    Why: both do not fit together (weights, and cache × slots), or OLLAMA_MAX_LOADED_MODELS allows one; each use loads anew.
+    Seen: "evicting a model to make space", or loads of two models in turn.
+    Do: shorter context or fewer slots for the large one, the small one on the CPU, or one server for each.
+    """
+    loads = [x for x in (start.loads if start else ()) if x.model and x.outcome != "failed"]
+    turns = sum(1 for a, b, c in zip(loads, loads[1:], loads[2:], strict=False)
+                if a.model == c.model != b.model and _soon(a, c))  # fmt: skip
+    evictions = signs.count("eviction")
+    several = len({x.model for x in loads}) > 1
+    config = (start.config if start else None) or {}
+    if evictions >= 1 and (turns >= 1 or not loads) or turns >= 2 or (evictions >= 2 and several):
+        limit = config.get("OLLAMA_MAX_LOADED_MODELS", "")
+        why = f"OLLAMA_MAX_LOADED_MODELS={limit}" if limit == "1" else "they do not fit together"
+        yield Finding("warning", f"models throw each other out {times(max(turns, evictions), 'time')}: {why}",
+                      (*signs.lines("eviction"), *(x.text for x in loads[-3:])),
+                      "sudo ollamactl apply --max-loaded-models 2" if limit == "1" else "sudo ollamactl plan --context-length 4096 --parallel 1")  # fmt: skip
+    elif signs.has("one_model_only"):
+        yield Finding("warning", "the second model does not fit beside the first, so they throw each other out",
+                      signs.lines("one_model_only"), "sudo ollamactl plan --parallel 1")  # fmt: skip
+
+
+def _soon(a: Load, c: Load) -> bool:
+    return a.at is None or c.at is None or c.at - a.at < 4 * 3600
+
+
+@check(weight=56)
+def one_blob_under_two_names(facts: Facts) -> Iterator[Finding]:
+    """Two names share one model file and throw each other out.
+
+    Why: Ollama tells runners apart by the file: another name with other options replaces the runner.
+    Seen: two installed models of one digest, and loads of one file with changing contexts.
+    Do: the same parameters in both.
+    """
+    start = facts.start
+    by_file: dict[str, set[str]] = {}
+    for model in facts.installed or ():
+        by_file.setdefault(model.digest, set()).add(model.name)
+    twins = [sorted(names) for names in by_file.values() if len(names) > 1]
+    contexts = {x.model: {y.context for y in (start.loads if start else ()) if y.model == x.model} for x in (start.loads if start else ())}
+    if twins and any(len(c) > 1 for c in contexts.values()):
+        yield Finding("info", f"{' and '.join(twins[0])} are one file: with different parameters they replace each other", (),
+                      f"ollama show --modelfile {twins[0][0]}")  # fmt: skip
+
+
+@check(weight=60)
+def model_stuck_stopping(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A model stays in "Stopping...".
+
+    Why: it is unloaded when its last request ends; an endless generation or a hung runner keeps it.
+    Seen: UNTIL of `ollama ps`.
+    Do: bound answers (num_predict); end the runner's process.
+    """
+    lines = signs.lines("stopping_model") if signs else ()
+    stuck = [m for m in facts.loaded or () if "stopping" in m.expires.lower()]
+    hung = signs is not None and signs.has("no_reply")
+    if (stuck or lines) and not hung:
+        who = stuck[0].name if stuck else "a model"
+        yield Finding("warning", f"{who} is stopping and does not stop: its runner is still at work or hangs",
+                      (*lines, *(f"ollama ps: {m.name} UNTIL {m.expires}" for m in stuck[:2])),
+                      "pgrep -a 'llama-server|ollama.*runner'; sudo kill PID    # the runner's, not the server's")  # fmt: skip
+
+
+@check(weight=68, explains=("model_stuck_stopping",))
+def runner_hung_parent_healthy(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A runner hangs under a server that answers.
+
+    Why: /api/version is answered by the parent; a hung child shows only in requests without a byte of reply.
+    Seen: busy connections and a runner that does not answer, or a client that got nothing.
+    Do: end the runner's process; the next request loads the model anew.
+    """
+    fix = "pgrep -a 'llama-server|ollama.*runner'; sudo kill -9 PID    # the runner's, not the server's"
+    for runner in facts.runners or ():
+        waits = facts.connections is not None and facts.connections.awaiting_reply > 0
+        silent = runner.port_owned and runner.slot_list is None and runner.props_slots is None and "llama-server" in " ".join(runner.process.argv)
+        stopped = runner.process.state in ("T", "t", "stopped", "tracing-stop")
+        if stopped or (silent and waits):
+            yield Finding("error", f"the runner of {runner.name or runner.model[-19:]} (pid {runner.process.pid}) does not answer, the server does",
+                          (f"process {runner.process.pid}: state {runner.process.state or '?'}", f"port {runner.port}: no reply to /props and /slots"),
+                          f"sudo kill -9 {runner.process.pid}")  # fmt: skip
+            return
+    if signs is not None and signs.has("no_reply") and (signs.has("stopping_model") or facts.loaded):
+        yield Finding("error", "a runner hangs: requests are accepted and get no byte, the server itself answers",
+                      signs.lines("no_reply", "stopping_model"), fix)  # fmt: skip
+
+
+@check(weight=45)
+def keep_alive_does_not_pin(signs: Signs = None, start: Start = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A model with keep_alive -1 is unloaded all the same.
+
+    Why: -1 keeps a model until room is needed; it is no protection against eviction, and a client's own value beats it.
+    Seen: OLLAMA_KEEP_ALIVE for ever, and evictions or loads of others.
+    Do: OLLAMA_MAX_LOADED_MODELS and what fits; a second server for the pinned one.
+    """
+    config = (start.config if start else None) or {}
+    forever = config.get("OLLAMA_KEEP_ALIVE", "").startswith("2562047h")
+    evicted = signs is not None and signs.count("eviction") > 0
+    if forever and evicted and signs is not None:
+        yield Finding("warning", "OLLAMA_KEEP_ALIVE=-1 does not pin a model: it is unloaded when room is needed",
+                      (*signs.lines("eviction"), quote(start.config_line) if start else ""), "sudo ollamactl plan")  # fmt: skip
+    elif signs is not None and signs.has("keep_alive_expected") and signs.has("until_soon", "unloaded_anyway"):
+        yield Finding("warning", "keep_alive -1 is not in force for that model", signs.lines("keep_alive_expected", "until_soon", "unloaded_anyway"),
+                      "sudo ollamactl apply --keep-alive -1; ollamactl verify", weight=44)  # fmt: skip
+
+
+@check(weight=58, explains=("partial_offload",))
+def num_gpu_override_too_high(signs: Signs, facts: Facts, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A forced num_gpu asks for more layers than fit.
+
+    Why: num_gpu in a request or Modelfile goes past the fitting: loads fail, hang, or overcommit shared memory.
+    Seen: more GPU layers asked for than offered, and a failure to allocate.
+    Do: take num_gpu out.
+    """
+    forced = [x for x in (start.loads if start else ()) if (x.gpu_layers or 0) >= 90 and x.outcome == "failed"]
+    asked = [e for e in signs.of("memory_estimate") if re.search(r"layers\.requested=(?!-1)\d+", e.text)]
+    if forced:
+        yield Finding("error", f"num_gpu forces {forced[-1].gpu_layers} layers to the GPU and the load fails", (forced[-1].text, forced[-1].error[:200]),
+                      "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients")  # fmt: skip
+    elif asked and signs.has("alloc_failed", "out_of_memory"):
+        yield Finding("error", "num_gpu forces more layers to the GPU than fit", signs.quotes([*asked[-1:], *signs.of("alloc_failed")[-1:]]),
+                      "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients")  # fmt: skip
+    elif signs.has("num_gpu_forced"):
+        yield Finding("warning", "num_gpu is forced: Ollama's own fitting is switched off", signs.lines("num_gpu_forced"),
+                      "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients")  # fmt: skip
+
+
+@check(weight=30)
+def num_gpu_option_limits_layers(start: Start, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A client's num_gpu keeps layers off the GPU.
+
+    Why: num_gpu is the number of layers, not of GPUs: 1 puts one layer there.
+    Seen: -ngl (--n-gpu-layers) far below the model's layers with memory to spare.
+    Do: take num_gpu out of the request.
+    """
+    asked = [e for e in (signs.of("memory_estimate") if signs else ()) if re.search(r"layers\.requested=[0-9]\b", e.text)]
+    for load in reversed(start.loads):
+        if load.gpu_layers in (1, 2, 3, 4) and load.offloaded and load.offloaded[1] > 12 and load.outcome == "loaded":
+            if asked or (load.offloaded[0] == load.gpu_layers and load.gpu_layers == 1):
+                yield Finding("warning", f"num_gpu={load.gpu_layers} puts {load.gpu_layers} of {load.offloaded[1]} layers on the GPU: it counts layers, not GPUs",
+                              (load.text,), "take num_gpu out of the request's options")  # fmt: skip
+                return

@@ -1,0 +1,330 @@
+"""Folders, disks and model files: without access, missing, full, read-only, damaged."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ollamactl.core import settings
+from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.facts import Effective, Facts, LogEvent, Service
+from ollamactl.core.needs import Given, Signs
+
+LOOP = ("service_restart_loop", "service_home_missing_key")
+
+
+def _denied(signs: Signs | None) -> list[LogEvent]:
+    return signs.of("folder_denied") if signs else []
+
+
+def _models(effective: Effective | None, given: tuple[Given, ...]) -> str:
+    value = effective.value("OLLAMA_MODELS") if effective else ""
+    value = value or next((g.value for g in given or () if g.name == "OLLAMA_MODELS"), "")
+    return value or ""
+
+
+def _sandboxed(facts: Facts, signs: Signs | None) -> str:
+    """The line that hides /home from the service, or nothing."""
+    service = facts.service
+    for file in facts.unit_files or ():
+        for one in file.assignments:
+            if one.key == "ProtectHome" and one.value.lower() in ("yes", "true", "1", "on", "tmpfs"):
+                return f"{file.path}:{one.line}: ProtectHome={one.value}"
+    if service is not None and service.protect_home in ("yes", "true", "tmpfs"):
+        return f"systemctl show: ProtectHome={service.protect_home}"
+    if signs is not None and signs.has("protect_home"):
+        return signs.lines("protect_home")[0]
+    return ""
+
+
+@check(weight=92, explains=("models_dir_no_access", "models_dir_missing", "service_home_missing", "service_home_read_only",
+                            "service_restart_loop"))  # fmt: skip
+def protecthome_blocks_models_dir(facts: Facts, signs: Signs = None, effective: Effective = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+    """The unit's ProtectHome= hides the models folder.
+
+    Why: some distributions' units hide /home, /root and /run/user from the service; no chmod can help.
+    Seen: ProtectHome= of the unit, and a models folder below /home.
+    Do: ProtectHome=no in a drop-in, or models elsewhere.
+    """
+    hidden = _sandboxed(facts, signs)
+    folder = _models(effective, given)
+    events = [e for e in _denied(signs) if e.fields.get("path", "").startswith(("/home", "/root"))]
+    events += [e for e in (signs.of("folder_read_only") if signs else []) if e.fields.get("path", "").startswith("/home")]
+    below = folder.startswith(("/home/", "/root/"))
+    distribution = facts.service is not None and facts.service.fragment_path.startswith("/usr/lib/systemd") and below
+    failing = facts.service is not None and facts.service.active_state in ("failed", "activating")
+    if hidden and (below or events) or (distribution and failing and not events):
+        yield Finding("error", "the unit's ProtectHome= hides the models folder below /home from the service",
+                      (hidden, f"OLLAMA_MODELS={folder}" if folder else "", *(signs.quotes(events) if signs else ())),
+                      "printf '[Service]\\nProtectHome=no\\n' | sudo tee /etc/systemd/system/ollama.service.d/home.conf "
+                      "&& sudo systemctl daemon-reload && sudo systemctl restart ollama")  # fmt: skip
+
+
+@check(weight=89, explains=("service_restart_loop", "models_dir_no_access"))
+def service_home_missing(signs: Signs, facts: Facts = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """The home of the service's user does not exist.
+
+    Why: a user of that name from a distribution's package has another home; the server cannot make its key there.
+    Seen: `mkdir HOME: permission denied` right after the key was not found.
+    Do: make that home, or give the user the installer's.
+    """
+    events = [e for e in _denied(signs) if e.fields.get("call") == "mkdir"]
+    keys = signs.of("key_created")
+    for event in events:
+        path = event.fields.get("path", "")
+        homes = [k.fields.get("path", "").partition("/.ollama")[0] for k in keys]
+        known = path in ("/var/lib/ollama", "/usr/share/ollama", "/home/ollama")
+        if path in homes or known and "/.ollama" not in path:
+            yield Finding("error", f"{path}, the home of the service's user, is not there", signs.quotes([*keys[-1:], event]),
+                          f"sudo install -d -o ollama -g ollama {path} && sudo systemctl restart ollama")  # fmt: skip
+            return
+
+
+@check(weight=89, explains=("service_restart_loop", "models_dir_no_access"))
+def service_home_read_only(signs: Signs) -> Iterator[Finding]:
+    """The home of the service's user lies on a read-only file system.
+
+    Why: image-based systems have a read-only /usr; the installer's home /usr/share/ollama cannot be written there.
+    Seen: "read-only file system".
+    Do: give the user a home in /var/lib, and OLLAMA_MODELS there.
+    """
+    for event in signs.of("folder_read_only"):
+        path = event.fields.get("path", "")
+        yield Finding("error", f"{path} is on a read-only file system", signs.quotes([event]),
+                      "sudo install -d -o ollama -g ollama /var/lib/ollama && sudo usermod -d /var/lib/ollama ollama "
+                      "&& sudo systemctl restart ollama")  # fmt: skip
+        return
+
+
+@check(weight=86, explains=("service_restart_loop", "models_dir_missing"))
+def models_dir_no_access(facts: Facts, signs: Signs = None, effective: Effective = None, service: Service = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+    """The service's user cannot read or write the models folder.
+
+    Why: the folder or one above it belongs to somebody else, or a parent lacks x for others; the leaf alone does not
+    decide.
+    Seen: the refusal of the start, and owner and mode of each folder on the way.
+    Do: chown the folder, o+x for its parents.
+    """
+    for event in _denied(signs):
+        path = event.fields.get("path", "")
+        if re.search(r"/dev/|/proc/|/sys/|^/tmp/ollama|runners/|ollama_llama_server", path):
+            continue
+        user = service.user if service and service.user else "ollama"
+        parent = path.rsplit("/", 1)[0] or "/"
+        folder = _models(effective, given) or path
+        yield Finding("error", f"the service may not {event.fields.get('call', 'open')} {path}",
+                      (*signs.quotes([event]), *_ways(facts, folder)),
+                      f"sudo chmod o+x {parent} && sudo install -d -o {user} -g {user} {folder} "
+                      f"&& sudo chown -R {user}: {folder} && sudo systemctl restart ollama")  # fmt: skip
+        return
+    folder = _models(effective, given)
+    blocked = _blocked(facts, folder)
+    if folder and blocked and service is not None:
+        user = service.user or "root"
+        yield Finding("error", f"{user} cannot get to {folder}: {blocked}", _ways(facts, folder),
+                      f"sudo chmod o+x {blocked.split()[0]} && sudo chown -R {user}: {folder}")  # fmt: skip
+
+
+def _ways(facts: Facts, folder: str) -> tuple[str, ...]:
+    found = []
+    for path, state in (facts.paths or {}).items():
+        if folder == path or folder.startswith(path.rstrip("/") + "/"):
+            if state.missing is None:
+                found.append(f"stat {path}: mode {state.mode & 0o7777:04o}, owner {state.uid}:{state.gid}")
+            else:
+                found.append(f"stat {path}: {state.missing}")
+    return tuple(found)
+
+
+def _blocked(facts: Facts, folder: str) -> str:
+    """The folder on the way to the models that the service's user may not pass, and why."""
+    account = (facts.paths or {}).get("account")
+    if account is None or account.uid <= 0:
+        return ""
+    for path, state in (facts.paths or {}).items():
+        if not path.startswith("/") or not (folder + "/").startswith(path.rstrip("/") + "/") or state.missing is not None:
+            continue
+        mode = state.mode & 0o777
+        need = 7 if path == folder else 1
+        has = mode >> 6 if state.uid == account.uid else mode >> 3 if state.gid == account.gid else mode
+        if (has & need) != need:
+            return f"{path} has mode {mode:04o} and belongs to {state.uid}:{state.gid}"
+    return ""
+
+
+@check(weight=84, explains=("service_restart_loop",))
+def models_dir_missing(facts: Facts, signs: Signs = None, effective: Effective = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+    """OLLAMA_MODELS names a folder that does not exist.
+
+    Why: a mount that is not there, a path cut at a blank, or a typing error; the server makes an empty folder or fails.
+    Seen: the folder's state, or the error of the start.
+    Do: correct the path, or make the folder for the service's user.
+    """
+    folder = _models(effective, given)
+    state = (facts.paths or {}).get(folder)
+    events = [e for e in (signs.of("file_missing") if signs else [])
+              if e.fields.get("call") in ("mkdir", "stat", "lstat") and folder and e.fields.get("path", "").startswith(folder)]  # fmt: skip
+    if folder and state is not None and state.missing is not None and state.missing.kind == "absent":
+        yield Finding("error", f"OLLAMA_MODELS={folder} does not exist", (f"stat {folder}: {state.missing}",),
+                      f"sudo install -d -o ollama -g ollama {folder} && sudo systemctl restart ollama")  # fmt: skip
+    elif events and signs is not None:
+        yield Finding("error", f"OLLAMA_MODELS={folder} does not exist", signs.quotes(events),
+                      f"sudo install -d -o ollama -g ollama {folder} && sudo systemctl restart ollama")  # fmt: skip
+
+
+@check(weight=62)
+def models_in_two_dirs(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """Models lie in two folders, of which the server sees one.
+
+    Why: a server started by hand keeps its models in the user's home, the service in its own.
+    Seen: model folders of both, or a list that lacks what was pulled.
+    Do: move blobs and manifests to the service's folder.
+    """
+    holding = [p for p, s in (facts.paths or {}).items() if p.endswith("/manifests") and s.missing is None]
+    used = facts.effective.value("OLLAMA_MODELS") if facts.effective else None
+    own = (used or "/usr/share/ollama/.ollama/models").rstrip("/") + "/manifests"
+    if len(holding) > 1 and facts.service is not None and own in holding:
+        other = next(p for p in holding if p != own).removesuffix("/manifests")
+        yield Finding("info", f"models also lie in {other}, where the service does not look",
+                      tuple(f"stat {p}" for p in holding),
+                      f"sudo cp -rn {other}/. {own.removesuffix('manifests')} && sudo chown -R ollama: {own.removesuffix('/manifests')}")  # fmt: skip
+    elif signs is not None and signs.has("models_gone"):
+        yield Finding("warning", "models that were pulled are not listed: the server looks in another folder",
+                      signs.lines("models_gone"), "sudo find / -type d -path '*/.ollama/models/manifests' 2>/dev/null")  # fmt: skip
+
+
+@check(weight=84, explains=("runner_crash_on_load", "no_gpu_found", "service_restart_loop"))
+def tmp_full(signs: Signs) -> Iterator[Finding]:
+    """The folder for temporary files is full.
+
+    Why: releases before 0.5.7 unpack their runners to /tmp, which a tmpfs of half the memory may not hold.
+    Seen: "no space left on device" below /tmp.
+    Do: OLLAMA_TMPDIR on a disk (before 0.5.7), or upgrade.
+    """
+    found = [e for e in signs.of("disk_full") if re.search(r"/tmp|TMPDIR|/run/", e.text)]
+    if found:
+        yield Finding("error", "/tmp is full: the runners cannot be unpacked", signs.quotes(found),
+                      "df -h /tmp; curl -fsSL https://ollama.com/install.sh | sh")  # fmt: skip
+
+
+@check(weight=70)
+def disk_full(signs: Signs) -> Iterator[Finding]:
+    """The disk of the models is full.
+
+    Why: a pull needs the whole size of the model.
+    Seen: "no space left on device".
+    Do: free space, or OLLAMA_MODELS on another disk.
+    """
+    found = [e for e in signs.of("disk_full") if not re.search(r"/tmp|TMPDIR", e.text)]
+    if found:
+        pull = all(re.search(r"Error: |max retries|pull|download", e.text) for e in found)
+        yield Finding("warning" if pull else "error", "the disk is too small for a pull" if pull else "the disk is full",
+                      signs.quotes(found), "df -h; ollama rm MODEL")  # fmt: skip
+
+
+@check(weight=86, explains=("runner_crash_on_load", "models_dir_no_access"))
+def tmp_noexec(signs: Signs) -> Iterator[Finding]:
+    """The runners lie on a file system where nothing may be executed.
+
+    Why: releases before 0.5.7 unpack them to /tmp, which is mounted noexec on hardened hosts.
+    Seen: "fork/exec /tmp/…: permission denied".
+    Do: OLLAMA_TMPDIR elsewhere (before 0.5.7), or upgrade.
+    """
+    found = [e for e in signs.of("exec_denied") if re.search(r"/tmp|/var/tmp|runners", e.fields.get("path", ""))
+             and "permission" in e.fields.get("why", "")]  # fmt: skip
+    if found:
+        yield Finding("error", "/tmp is mounted noexec: the runners cannot be started", signs.quotes(found),
+                      "findmnt -no OPTIONS /tmp; curl -fsSL https://ollama.com/install.sh | sh")  # fmt: skip
+
+
+DAMAGED = r"invalid file magic|not within the file bounds|corrupted or incomplete|offset\+size|unexpected EOF|" \
+          r"failed to read|invalid magic|bad magic|truncated"  # fmt: skip
+
+
+@check(weight=82, explains=("runner_crash_on_load", "server_panic_restarts", "version_outdated", "load_oom"))
+def model_blob_truncated(signs: Signs, facts: Facts = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A model's file is damaged, or shorter than its header says.
+
+    Why: a pull or copy that broke off, or a full disk.
+    Seen: the engine's words about the file, or its size beside the manifest's.
+    Do: pull the model again.
+    """
+    found = [e for e in signs.of("model_file_damaged", "model_metadata_error", "load_failed", "load_damaged")
+             if e.kind in ("model_file_damaged", "model_metadata_error", "load_damaged")]  # fmt: skip
+    last = facts.start.loads[-1] if facts.start and facts.start.loads else None
+    cured = last is not None and last.outcome == "loaded" and found and (last.line or 0) > (found[-1].line or 0)
+    if found and not cured:
+        blob = re.search(r"sha256-[0-9a-f]{12}", " ".join(e.text for e in found))
+        who = f" ({blob[0]}…)" if blob else ""
+        yield Finding("error", f"a model's file is damaged or cut off{who}", signs.quotes(found),
+                      "ollama list; ollama rm MODEL && ollama pull MODEL")  # fmt: skip
+
+
+@check(weight=82, explains=("runner_crash_on_load",))
+def model_blob_missing(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A manifest names a blob that is not there.
+
+    Why: blobs were deleted or moved by hand, or copied without them.
+    Seen: the file that could not be opened, or the manifest beside the folder.
+    Do: pull the model again.
+    """
+    for event in signs.of("file_missing") if signs else ():
+        path = event.fields.get("path", "")
+        if "/blobs/sha256" in path and event.fields.get("call") in ("open", "stat", "lstat"):
+            yield Finding("error", f"a model's file is not there: {path.rsplit('/', 1)[-1][:19]}…", signs.quotes([event]),
+                          "ollama list; ollama rm MODEL && ollama pull MODEL")  # fmt: skip
+            return
+    for path, state in (facts.paths or {}).items():
+        if "/blobs/sha256" in path and state.missing is not None and state.missing.kind == "absent":
+            yield Finding("error", f"a manifest names {path.rsplit('/', 1)[-1][:19]}…, which is not there",
+                          (f"stat {path}: {state.missing}",), "ollama list; ollama pull MODEL")  # fmt: skip
+            return
+
+
+@check(weight=55)
+def slow_model_storage(signs: Signs, facts: Facts = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """Models load slowly: the storage, not the GPU.
+
+    Why: network storage or a hard disk gives some ten MB/s; OLLAMA_LOAD_TIMEOUT does not govern the warning on VRAM.
+    Seen: seconds of each load, or models on network storage with a raised load timeout.
+    Do: measure the disk; put OLLAMA_MODELS on local flash.
+    """
+    start = facts.start
+    config = (start.config if start else None) or {}
+    slow = []
+    for load in start.loads if start else ():
+        weights = sum(b.bytes for b in load.buffers if b.kind == "model")
+        if load.outcome == "loaded" and load.seconds and load.seconds > 60 and weights:
+            rate = weights / load.seconds / (1 << 20)
+            if rate < 150:
+                slow.append(f"{load.text[:200]} ({load.seconds:.0f} s, {rate:.0f} MiB/s)")
+    raised = config.get("OLLAMA_LOAD_TIMEOUT", "5m0s") not in ("5m0s", "")
+    default = config.get("OLLAMA_MODELS", "").endswith("/.ollama/models") or not config.get("OLLAMA_MODELS")
+    waits = signs.has("vram_recovery_timeout") and raised and not default
+    if slow and (len(slow) > 1 or not _first_only(start)):
+        yield Finding("warning", f"{len(slow)} loads read the model slowly", tuple(slow), "ollamactl facts; df -h")
+    elif waits or signs.has("network_storage"):
+        yield Finding("info", "models lie on other storage and loads take long: the VRAM warning is an after-effect",
+                      (*signs.lines("vram_recovery_timeout", "network_storage"), f"server config: OLLAMA_MODELS:{config.get('OLLAMA_MODELS', '')}"),
+                      "sudo dd if=$(ls -S /models/blobs/* | head -1) of=/dev/null bs=16M count=128")  # fmt: skip
+
+
+def _first_only(start: object) -> bool:
+    return False
+
+
+@check(weight=20)
+def library_missing(signs: Signs) -> Iterator[Finding]:
+    """A shared library of the engine is missing.
+
+    Why: only the program was copied from the archive, or a package of the GPU libraries is not installed.
+    Seen: the dynamic linker's line.
+    Do: unpack the whole archive (lib/ollama too).
+    """
+    found = [e for e in signs.of("library_missing") if "libllama" not in e.text and "ggml" not in e.text]
+    if found:
+        yield Finding("error", f"the library {found[-1].fields.get('library', '')} is missing", signs.quotes(found),
+                      "curl -fsSL https://ollama.com/install.sh | sh")  # fmt: skip
+
+
+_ = settings

@@ -1,0 +1,195 @@
+"""Unit files and drop-ins that systemd ignores, refuses or reads otherwise than meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.facts import Complaint, Facts, Log, UnitFile, UnitProblem
+from ollamactl.core.needs import Given, Signs
+
+_OUTSIDE = ("outside of section", "before any section", "no section")
+
+
+def _problems(files: tuple[UnitFile, ...]) -> Iterator[tuple[UnitFile, UnitProblem]]:
+    for file in files:
+        for problem in file.problems:
+            yield file, problem
+
+
+def _complaints(facts: Facts) -> tuple[Complaint, ...]:
+    """systemd's own words, where the files themselves were not read (they tell what is true now)."""
+    if facts.unit_files is not None:
+        return ()
+    return facts.complaints or (facts.log.complaints if facts.log else ())
+
+
+def _edit(path: str) -> str:
+    return f"sudoedit {path} && sudo systemctl daemon-reload && sudo systemctl restart ollama"
+
+
+@check(weight=88, explains=("need_daemon_reload", "env_not_in_server_config", "malformed_env_assignment"))
+def dropin_missing_section_header(facts: Facts, log: Log = None, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A drop-in has no [Service] header above its lines.
+
+    Why: systemd ignores assignments outside of a section, with one line in the journal; the file is listed all the same.
+    Seen: the file, or systemd's complaint.
+    Do: put [Service] on the first line.
+    """
+    for file, problem in _problems(facts.unit_files or ()):
+        header = problem.text.startswith("[") and ("header" in problem.why or "section" in problem.why)
+        if any(word in problem.why.lower() for word in _OUTSIDE) or header and not problem.text.startswith("[X-"):
+            what = "a broken section header" if header else "lines outside of any section"
+            said = f"{file.path} has {what}: systemd ignores its settings"
+            fix = "printf '[Service]\\n' | cat - {0} | sudo tee {0} && sudo systemctl daemon-reload" if not header else ""
+            yield Finding("error", said, (f"{file.path}:{problem.line}: {problem.text} ({problem.why})",),
+                          _edit(file.path) + "    # first line: [Service]" if header or not fix else
+                          f"sudo sed -i '1i [Service]' {file.path} && sudo systemctl daemon-reload "
+                          "&& sudo systemctl restart ollama")  # fmt: skip
+            return
+    for complaint in _complaints(facts):
+        if re.search(r"(?i)outside of section|Invalid section header|Unknown section", complaint.text):
+            where = complaint.file or "the drop-in"
+            yield Finding("error", f"{where} has no [Service] header above its lines: systemd ignores them",
+                          (complaint.text,), f"sudo sed -i '1i [Service]' {where} && sudo systemctl daemon-reload "
+                          "&& sudo systemctl restart ollama")  # fmt: skip
+            return
+    if signs is not None and signs.has("outside_section"):
+        yield Finding("error", "a drop-in has no [Service] header above its lines: systemd ignores them",
+                      signs.lines("outside_section"), "sudo systemctl edit ollama    # first line: [Service]")  # fmt: skip
+
+
+@check(weight=86, explains=("env_not_in_server_config", "config_newer_than_process"))
+def malformed_env_assignment(facts: Facts, signs: Signs = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+    """An assignment that assigns nothing, or something else.
+
+    Why: a colon for `=`, blanks around `=`, unbalanced quotes, a key in lower case or a blank outside of quotes make
+    systemd or the shell drop or cut the value.
+    Seen: the line in the file, or systemd's complaint.
+    Do: write Environment="NAME=value".
+    """
+    if facts.unit_files is not None:
+        for file, problem in _problems(facts.unit_files):
+            why = problem.why.lower()
+            if any(word in why for word in _OUTSIDE) or problem.text.startswith("["):
+                continue
+            if "OLLAMA" in problem.text.upper() or re.match(r"(?i)environment", problem.text):
+                said = f"{file.path}:{problem.line} does not set what it names: {problem.why}"
+                yield Finding("error", said, (f"{file.path}:{problem.line}: {problem.text}",), _edit(file.path))
+    for file in facts.env_files or ():
+        for problem in file.problems:
+            said = f"{file.path}:{problem.line} does not set what it names: {problem.why}"
+            yield Finding("warning", said, (f"{file.path}:{problem.line}: {problem.text}",), _edit(file.path))
+    for complaint in _complaints(facts):
+        if re.search(r"(?i)invalid environment|Missing '='|unbalanced quot|Unknown key.*nvironment", complaint.text):
+            yield Finding("error", "systemd ignores a malformed Environment= line", (complaint.text,),
+                          _edit(complaint.file or "the drop-in"))  # fmt: skip
+    for event in signs.of("malformed_assignment") if signs else ():
+        name, value = event.fields.get("name", ""), event.fields.get("value", "")
+        yield Finding("error", f"this line does not set {name}: NAME=VALUE without blanks is needed",
+                      signs.quotes([event]), f"sudo ollamactl apply --set {name}={value}")  # fmt: skip
+
+
+@check(weight=80)
+def unit_file_problem(facts: Facts) -> Iterator[Finding]:
+    """systemd ignores a line of the unit's files.
+
+    Why: a misspelt key or a wrong section name is dropped with one line in the journal.
+    Seen: the file, or systemd's complaint.
+    Do: correct the line, then systemctl daemon-reload.
+    """
+    for file, problem in _problems(facts.unit_files or ()):
+        why = problem.why.lower()
+        if any(word in why for word in _OUTSIDE) or problem.text.startswith("[") and "header" in why:
+            continue
+        if "OLLAMA" in problem.text.upper() or re.match(r"(?i)environment", problem.text):
+            continue
+        said = f"{file.path}:{problem.line}: {problem.why}"
+        yield Finding("warning", said, (f"{file.path}:{problem.line}: {problem.text}",), _edit(file.path))
+    for complaint in _complaints(facts):
+        if not re.search(r"(?i)outside of section|section header|nvironment|Missing '='", complaint.text):
+            yield Finding("warning", "systemd ignores a line of the unit's files", (complaint.text,),
+                          _edit(complaint.file or "/etc/systemd/system/ollama.service"))  # fmt: skip
+            return
+
+
+@check(weight=90, explains=("service_restart_loop", "execstart_203_exec"))
+def client_command_in_start_pre(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A client command runs before the server does.
+
+    Why: ExecStartPre=/ExecStartPost= with `ollama pull`, `run` or `list` needs a server that is not there yet.
+    Seen: the line in the unit, or systemd's "Control process exited".
+    Do: move it to a unit of its own that waits for the port.
+    """
+    for file in facts.unit_files or ():
+        for one in file.assignments:
+            if one.key in ("ExecStartPre", "ExecStartPost") and re.search(
+                r"ollama['\"]?\s+(?:pull|run|list|show|ps|create|cp|rm)\b", one.value
+            ):
+                failing = signs is not None and signs.has("unit:control_exited")
+                post = one.key == "ExecStartPost"
+                if post and not failing:
+                    continue
+                yield Finding("error" if failing or not post else "warning",
+                              f"{one.key}= runs a client command before the server listens",
+                              (f"{file.path}:{one.line}: {one.key}={one.value}",
+                               *(signs.lines("unit:control_exited") if signs else ())),
+                              _edit(file.path) + f"    # without line {one.line}")  # fmt: skip
+                return
+    if signs is not None and signs.has("unit:control_exited"):
+        yield Finding("error", "a command of ExecStartPre= or ExecStartPost= fails, so the server is not started",
+                      signs.lines("unit:control_exited", "client_cannot_connect"),
+                      "systemctl cat ollama | grep ExecStartP    # take client commands out")  # fmt: skip
+
+
+@check(weight=60)
+def unit_sandbox_hides_gpu(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """The unit's hardening hides the GPU's device nodes.
+
+    Why: PrivateDevices=yes or a closed DeviceAllow= list leaves no /dev/nvidia* and /dev/kfd to the service.
+    Seen: the unit's properties, and a start that found no GPU.
+    Do: relax it in a drop-in.
+    """
+    service = facts.service
+    closed = ""
+    if service is not None and service.private_devices:
+        closed = "PrivateDevices=yes"
+    elif service is not None and service.device_policy == "closed" and not any(
+        word in " ".join(service.device_allow) for word in ("nvidia", "kfd", "dri", "drm", "195")
+    ):
+        closed = "DevicePolicy=closed"
+    for file in facts.unit_files or ():
+        for one in file.assignments:
+            if not closed and one.key == "PrivateDevices" and one.value.lower() in ("yes", "true", "1", "on"):
+                closed = f"{file.path}:{one.line}: PrivateDevices={one.value}"
+    if not closed and signs is not None and signs.has("sandbox_devices"):
+        closed = signs.lines("sandbox_devices")[0]
+    if closed and facts.start is not None and any(c.library.lower() not in ("cpu", "") for c in facts.start.computes):
+        return
+    if closed and (facts.gpus or facts.gpus is None):
+        yield Finding("warning", "the unit's sandbox hides the GPU from the service", (closed,),
+                      "printf '[Service]\\nPrivateDevices=no\\nDeviceAllow=\\n' | sudo SYSTEMD_EDITOR='tee' systemctl "
+                      "edit ollama && sudo systemctl restart ollama")  # fmt: skip
+
+
+@check(weight=90, explains=("service_restart_loop", "runner_crash_on_load"))
+def ld_preload_in_unit(given: tuple[Given, ...] = (), signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """LD_PRELOAD is set for the service.
+
+    Why: a preload library that is missing or does not fit crashes the server or its runners at the start.
+    Seen: the variable, or the dynamic linker's own line.
+    Do: take the library out.
+    """
+    lines = signs.lines("preload_missing") if signs else ()
+    for one in given or ():
+        if one.name == "LD_PRELOAD" and one.scope in ("service", "process", "env"):
+            dumped = signs is not None and bool(signs.matching("dumped", kinds=("unit:main_exited",)))
+            severity = "error" if lines or dumped else "warning"
+            yield Finding(severity, f"the service preloads {one.value}", (one.place, *lines),  # type: ignore[arg-type]
+                          f"sudoedit {one.place.split(':')[0]} && sudo systemctl daemon-reload "
+                          "&& sudo systemctl restart ollama")  # fmt: skip
+            return
+    if lines:
+        yield Finding("error", "a preload library of the service does not exist", lines,
+                      "systemctl cat ollama | grep -n LD_PRELOAD    # take it out")  # fmt: skip

@@ -1,0 +1,284 @@
+"""Values that Ollama reads otherwise than meant, and names that it does not know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ollamactl.core import govalues, settings
+from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.facts import Start
+from ollamactl.core.needs import Given, Signs
+
+# Names of other programs, of the client library, of Docker images and of builds: not the server's, and no fault.
+FOREIGN = re.compile(
+    r"OLLAMA_(?:API|BASE|URL|URI|ENDPOINT|SERVER|CLIENT|IMAGE|VERSION|CONTAINER|VOLUME|DATA|USER|HOME|BIN|INSTALL|"
+    r"AUTH|PROXY|MODEL$|DEFAULT_MODEL|EMBED|CHAT|TIMEOUT|ADDRESS|WEBUI|SKIP|NO_START|BUILD|DOCKER|LIBRARY_PATH)"
+)
+# Retired or undocumented names that some release reads.
+OTHERS = {
+    "OLLAMA_LLM_LIBRARY", "OLLAMA_SKIP_CPU_GENERATE", "OLLAMA_LIBRARY_PATH", "OLLAMA_NEW_ESTIMATES", "OLLAMA_EXPERIMENT",
+    "OLLAMA_CONTEXT_SHIFT", "OLLAMA_INTEL_GPU", "OLLAMA_FORCE_MMAP", "OLLAMA_UI",
+}  # fmt: skip
+
+
+@check(weight=72)
+def unknown_ollama_variable(given: tuple[Given, ...], signs: Signs = None, release: tuple[int, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A variable is named that Ollama does not know.
+
+    Why: Ollama ignores unknown and mistyped names without a word; only `server config` shows which it has read.
+    Seen: the name, where it is set, and the known name that it most resembles.
+    Do: correct the name.
+    """
+    seen = set()
+    for one in given:
+        if not one.name.upper().startswith(("OLLAMA_", "OLAMA_", "OLLAM_")) or one.name in seen:
+            continue
+        seen.add(one.name)
+        setting = settings.lookup(one.name)
+        if setting is None and one.name in OTHERS:
+            continue
+        if setting is None:
+            near = settings.nearest(one.name)
+            typo = bool(near) and near not in settings.MISTAKEN.values()
+            if FOREIGN.match(one.name) and (one.scope != "service" or not typo):
+                continue
+            said = f"Ollama knows no variable {one.name} and ignores it"
+            said += f"; {near} is meant" if near else ""
+            fix = f"sudo ollamactl apply --set {near}={one.value}" if near else f"take {one.name} out of {one.place}"
+            yield Finding("warning", said, (f"{one.place}: {one.name}={one.value}",), fix)
+        elif release and not settings.known_in(setting, ".".join(map(str, release))):
+            span = f"until {setting.until}" if setting.until else f"since {setting.since}"
+            if setting.until and release >= settings.version(setting.until) or not setting.until:
+                said = f"this release ({'.'.join(map(str, release))}) does not know {one.name}: known {span}"
+                weight = 50 if setting.name.startswith("OLLAMA_") else 20
+                yield Finding("warning", said, (one.place,), f"take {one.name} out, or change the release", weight=weight)
+    if not given or not seen:
+        return
+
+
+@check(weight=70)
+def boolean_counts_as_true(given: tuple[Given, ...]) -> Iterator[Finding]:
+    """A boolean holds a word that Ollama takes for true.
+
+    Why: what Go's ParseBool refuses (off, no, disabled) counts as true, silently.
+    Seen: the value as given.
+    Do: write 1 or 0.
+    """
+    for one in given:
+        setting = settings.lookup(one.name)
+        if setting is not None and setting.kind == "bool" and one.value and setting.read(one.value).problem:
+            said = f"{one.name}={one.value} counts as true: only 0, f, false, 1, t and true are read as booleans"
+            no = re.fullmatch(r"(?i)\W*(no|off|disabled?|none|never)\W*", one.value) is not None
+            yield Finding("warning", said, (one.place,), f"sudo ollamactl apply --set {one.name}={0 if no else 1}")
+
+
+@check(weight=70)
+def invalid_value(signs: Signs = None, given: tuple[Given, ...] = None, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A value that Ollama cannot read, so that the default runs.
+
+    Why: a number, duration or port that does not parse falls back to the default, some with a WARN, some silently.
+    Seen: the WARN of this start, or the value as given.
+    Do: write a value of the right kind.
+    """
+    told = set()
+    for event in signs.of("invalid_environment") if signs else ():
+        name = event.fields.get("key", "") or (re.search(r"(OLLAMA_\w+)", event.text) or [""])[0]
+        name = name or ("OLLAMA_HOST" if "port" in event.text else "")
+        if name in told:
+            continue
+        told.add(name)
+        setting = settings.lookup(name)
+        value = event.fields.get("value", "") or event.fields.get("port", "")
+        said = f"{name or 'a variable'}={value} is not readable, the default runs"
+        fix = f"sudo ollamactl apply {settings.option(setting)} {setting.example}".replace("= ", "=") if setting else ""
+        yield Finding("warning", said, signs.quotes([event]), fix)
+    for one in given or ():
+        setting = settings.lookup(one.name)
+        if setting is None or one.name in told or setting.kind in ("bool", "text", "path", "items", "origins"):
+            continue
+        problem = setting.read(one.value).problem if one.value else ""
+        if problem:
+            told.add(one.name)
+            fix = f"sudo ollamactl apply {settings.option(setting)} {setting.example}".replace("= ", "=")
+            yield Finding("warning", f"{one.name}={one.value}: {problem}", (one.place,), fix)
+        elif one.name == "OLLAMA_NUM_PARALLEL" and govalues.trimmed(one.value) == "0" and _chooses_not(start):
+            said = "OLLAMA_NUM_PARALLEL=0 runs with one slot; since 0.10 there is no automatic choice"
+            yield Finding("warning", said, (one.place,), "sudo ollamactl apply --parallel 1")
+    for event in signs.of("bad_duration") if signs else ():
+        said = "a client sends a keep_alive that is not readable: a duration as text needs a unit"
+        yield Finding("warning", said, signs.quotes([event]), 'send "keep_alive": -1 (a number) or "-1m"')
+        return
+
+
+def _chooses_not(start: Start | None) -> bool:
+    release = settings.version(start.version) if start else ()
+    return not release or release >= (0, 10)
+
+
+@check(weight=75)
+def placeholder_value_in_config(given: tuple[Given, ...], signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A value was copied from an example and never replaced.
+
+    Why: names such as proxy.example.com do not exist; what depends on them fails.
+    Seen: the value as given, or the name that could not be looked up.
+    Do: put the real value there.
+    """
+    words = re.compile(
+        r"example\.(?:com|org|net)\b|your[-_. ]?(?:proxy|host|server|domain|ip|key)|<[A-Za-z][^>]{1,40}>|"
+        r"/path/to/|\bCHANGE_?ME\b|\bxxx+\b", re.I
+    )  # fmt: skip
+    for one in given:
+        if words.search(one.value) and (settings.lookup(one.name) or one.name.startswith("OLLAMA_")):
+            if one.name in ("OLLAMA_ORIGINS", "OLLAMA_REMOTES", "NO_PROXY", "no_proxy"):
+                continue
+            fix = f"put the real value there: sudoedit {one.place.split(':')[0]}"
+            yield Finding("warning", f"{one.name}={one.value} is a placeholder", (one.place,), fix)
+    found = signs.matching("proxy.example.com", "your.proxy", "lookup proxy.example") if signs else []
+    if found:
+        yield Finding("warning", "a placeholder of the documentation stands for the proxy", signs.quotes(found),
+                      "sudo systemctl edit ollama    # the real proxy in HTTPS_PROXY")  # fmt: skip
+
+
+@check(weight=30)
+def client_side_variable_in_service(given: tuple[Given, ...]) -> Iterator[Finding]:
+    """A variable of the client is set for the server.
+
+    Why: OLLAMA_NOHISTORY and OLLAMA_EDITOR are read by the `ollama` command in a user's shell.
+    Seen: the variable in the service's environment.
+    Do: export it in the user's shell.
+    """
+    for one in given:
+        if one.name in settings.CLIENT_ONLY and one.scope in ("service", "process"):
+            yield Finding("info", f"{one.name} is read by the client, not by the server", (one.place,),
+                          f"echo 'export {one.name}={one.value}' >> ~/.profile")  # fmt: skip
+
+
+@check(weight=20)
+def llama_arg_without_effect(signs: Signs) -> Iterator[Finding]:
+    """A LLAMA_ARG_… variable that Ollama overrides with an argument.
+
+    Why: what Ollama passes on the runner's command line beats the runner's environment.
+    Seen: llama-server's own line.
+    Do: use the setting of Ollama.
+    """
+    found = signs.of("llama_arg_overridden")
+    names = sorted({e.fields.get("name", "") for e in found} - {"", "LLAMA_ARG_HOST", "LLAMA_ARG_PORT"})
+    if names:
+        said = f"{', '.join(names)} has no effect: Ollama passes that option itself"
+        yield Finding("info", said, signs.lines("llama_arg_overridden"), "sudo ollamactl apply --parallel …")
+
+
+@check(weight=78)
+def kv_type_invalid(signs: Signs = None, given: tuple[Given, ...] = (), start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+    """The type of the KV cache is none that the engine has.
+
+    Why: Ollama does not look at it at the start; the engine refuses it at every load, or f16 is used instead.
+    Seen: the engine's refusal, or the value in `server config`.
+    Do: choose f16, q8_0 or q4_0.
+    """
+    config = (start.config if start else None) or {}
+    value = config.get("OLLAMA_KV_CACHE_TYPE", "")
+    place = f"server config: OLLAMA_KV_CACHE_TYPE:{value}"
+    for one in given or ():
+        if one.name == "OLLAMA_KV_CACHE_TYPE" and not value:
+            value, place = govalues.trimmed(one.value), one.place
+    bad = bool(value) and value.lower() not in settings.KV_TYPES
+    if bad or (signs and signs.has("kv_type_unsupported") and signs.of("kv_type_unsupported")[0].fields.get("type")):
+        shown = value or signs.of("kv_type_unsupported")[0].fields["type"]
+        evidence = (place if bad else "", *(signs.lines("kv_type_unsupported", "load_failed") if signs else ()))
+        said = f"OLLAMA_KV_CACHE_TYPE={shown} is no type that the engine has"
+        yield Finding("error", said, evidence, "sudo ollamactl apply --kv-cache-type q8_0",
+                      consequences=("models fail to load, or run with an f16 cache",))  # fmt: skip
+
+
+CHECKS_EXPLAIN_LOADS = ("load_oom", "runner_crash_on_load", "model_blob_truncated", "server_panic_restarts")
+
+
+@check(weight=76, explains=("runner_crash_on_load", "load_oom", "flash_attention_unsupported_gpu"))
+def kv_type_without_flash_attention(signs: Signs = None, start: Start = None, release: tuple[int, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+    """A quantised KV cache without flash attention.
+
+    Why: q8_0 and q4_0 caches need flash attention; without it older releases use f16, newer ones fail to load.
+    Seen: Ollama's or the engine's own line, or both settings in `server config`.
+    Do: turn flash attention on, or take the cache type away where a model or GPU cannot do it.
+    """
+    fix = "sudo ollamactl apply --flash-attention 1 --kv-cache-type q8_0"
+    config = (start.config if start else None) or {}
+    kv = config.get("OLLAMA_KV_CACHE_TYPE", "").lower()
+    if signs is not None and signs.has("kv_type_without_flash_attention"):
+        forced = signs.of("flash_attention_forced_off")
+        failed = bool(forced) or signs.has("load_failed", "panic")
+        who = f" {forced[-1].fields.get('model', 'the model')} forces it off;" if forced else ""
+        said = f"a quantised KV cache was asked for without flash attention:{who}"
+        said += " the load fails" if failed else " f16 is used"
+        evidence = signs.lines("flash_attention_forced_off", "kv_type_without_flash_attention", "load_failed", "panic")
+        yield Finding("error" if failed else "warning", said, evidence,
+                      "sudo ollamactl apply --unset OLLAMA_KV_CACHE_TYPE" if forced else fix)  # fmt: skip
+    elif kv in ("q8_0", "q4_0") and config.get("OLLAMA_FLASH_ATTENTION") == "false" and () < release < (0, 30):
+        said = f"OLLAMA_KV_CACHE_TYPE={kv} counts only with OLLAMA_FLASH_ATTENTION=1, which is off"
+        yield Finding("warning", said, (f"server config: OLLAMA_FLASH_ATTENTION:false OLLAMA_KV_CACHE_TYPE:{kv}",), fix)
+
+
+@check(weight=60)
+def kv_type_ignored_by_architecture(signs: Signs, start: Start) -> Iterator[Finding]:
+    """The runner uses another cache type than the setting.
+
+    Why: some models or releases drop the type silently and use f16.
+    Seen: the type in `server config` beside the one in the runner's own lines.
+    Do: plan the memory with f16, or set OLLAMA_FLASH_ATTENTION=1 where the model allows it.
+    """
+    wanted = (start.config or {}).get("OLLAMA_KV_CACHE_TYPE", "").lower()
+    if wanted in ("", "f16") or signs.has("kv_type_without_flash_attention"):
+        return
+    for load in start.loads[-3:]:
+        has = load.kv_type_k.lower()
+        if load.outcome == "loaded" and has and has != wanted and "--embedding" not in load.argv:
+            said = f"OLLAMA_KV_CACHE_TYPE is {wanted}, {load.model.rsplit('/', 1)[-1][:19]} runs with {has}"
+            yield Finding("warning", said, (load.text,), "sudo ollamactl apply --flash-attention 1")
+            return
+    if signs.has("kv_type_unsupported"):
+        yield Finding("warning", "the model does not support the KV cache type that is set",
+                      signs.lines("kv_type_unsupported"), "ollamactl plan    # with an f16 cache")  # fmt: skip
+
+
+@check(weight=66)
+def flash_attention_unsupported_gpu(signs: Signs) -> Iterator[Finding]:
+    """Flash attention was asked for and a GPU cannot do it.
+
+    Why: the decision is taken over all GPUs; where it falls, a quantised cache type falls with it.
+    Seen: Ollama's own warning.
+    Do: unset OLLAMA_FLASH_ATTENTION and OLLAMA_KV_CACHE_TYPE, or hide the weak GPU.
+    """
+    if signs.has("flash_attention_unsupported") and not _mixed(signs):
+        yield Finding("warning", "flash attention is enabled and not supported here; it stays off",
+                      signs.lines("flash_attention_unsupported"),
+                      "sudo ollamactl apply --unset OLLAMA_FLASH_ATTENTION --unset OLLAMA_KV_CACHE_TYPE")  # fmt: skip
+
+
+def _mixed(signs: Signs) -> bool:
+    return signs.has("several_gpus")
+
+
+@check(weight=68, explains=("flash_attention_unsupported_gpu",))
+def flash_attention_disabled_by_other_gpu(signs: Signs, start: Start) -> Iterator[Finding]:
+    """One weak GPU turns flash attention off for all.
+
+    Why: Ollama decides for the whole host: one device below compute 7.0, or a CPU entry, is enough.
+    Seen: its warning, and GPUs of which some could do it.
+    Do: hide the weak device with CUDA_VISIBLE_DEVICES.
+    """
+    if not signs.has("flash_attention_unsupported"):
+        return
+    able = [c for c in start.computes if _compute(c.compute) >= 7.0]
+    weak = [c for c in start.computes if 0 < _compute(c.compute) < 7.0]
+    hidden_cpu = [load for load in start.loads if load.offloaded and load.offloaded[0] == 0]
+    if able and (weak or hidden_cpu):
+        who = weak[0].name if weak else "a load on the CPU"
+        yield Finding("warning", f"flash attention is off for all GPUs because of {who}",
+                      (*signs.lines("flash_attention_unsupported"), *(c.text for c in start.computes[:4])),
+                      "sudo ollamactl apply --set CUDA_VISIBLE_DEVICES=…")  # fmt: skip
+
+
+def _compute(text: str) -> float:
+    return float(text) if re.fullmatch(r"\d+\.\d+", text) else 0.0

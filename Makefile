@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 ROOT := $(shell id -u)
+# Real logs of other people, where a folder of them lies beside the checkout; never part of it.
+export OLLAMACTL_PUBLIC_LOGS ?= $(abspath $(firstword $(wildcard ../*/public-logs)))
 # Debian's packages: a real systemd for the lab, what pystemd and the stand-ins are compiled with, what tests call.
 PACKAGES := systemd systemd-container dbus libsystemd-dev python3-pystemd pkg-config gcc g++ libc6-dev python3-dev \
 	python3-venv python3-click python3-psutil python3-jinja2 iproute2 procps curl strace ca-certificates

@@ -1,0 +1,26 @@
+"""Which source supplies which fact, through which parser.
+
+A feed is a function of the collector; its name is the field of `Facts`. Feeds ask for one another, and each is read
+once. A feed that can't know its fact raises `Unknown` with the reason. Importing this package registers them all.
+"""
+
+from ollamactl.core.feeds import api, log, machine, processes, service
+from ollamactl.core.feeds.api import client_address
+from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown
+from ollamactl.core.feeds.log import journal_args, log_sources
+from ollamactl.core.feeds.service import read_env_files
+
+__all__ = [
+    "FEEDS",
+    "Collector",
+    "Unknown",
+    "api",
+    "client_address",
+    "journal_args",
+    "log",
+    "log_sources",
+    "machine",
+    "processes",
+    "read_env_files",
+    "service",
+]

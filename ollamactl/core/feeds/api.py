@@ -1,0 +1,64 @@
+"""Feeds of the server's API: its address, release, loaded and installed models."""
+
+from __future__ import annotations
+
+from ollamactl.core import settings
+from ollamactl.core.facts import (
+    InstalledModel,
+    LoadedModel,
+)
+from ollamactl.core.feeds.collector import Collector, Unknown, feed
+from ollamactl.core.govalues import address as split_address
+from ollamactl.core.parse import (
+    api,
+)
+from ollamactl.core.source import Missing, http
+
+
+@feed
+def address(c: Collector) -> str:
+    """host:port to ask, from what the process was started with; wildcard addresses are asked on loopback."""
+    value = None
+    if (has := c.get("process")) is not None and has.environ is not None:
+        value = has.environ.get("OLLAMA_HOST", "")
+    elif (begun := c.get("start")) is not None and begun.config is not None:
+        value = begun.config.get("OLLAMA_HOST")
+    elif (will := c.get("effective")) is not None:
+        value = will.value("OLLAMA_HOST")
+    return client_address(value or "")
+
+
+def client_address(value: str) -> str:
+    """Where a client on this host reaches a server with that OLLAMA_HOST."""
+    read = settings.REGISTRY["OLLAMA_HOST"].read(value)
+    found = split_address(read.printed)
+    name, port = found if found else ("127.0.0.1", 11434)
+    name = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(name, name)
+    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+
+
+def _api(c: Collector, path: str) -> bytes:
+    if (has := c.get("service")) is not None and not has.main_pid:
+        raise Unknown(Missing("absent", f"{has.id} is {has.active_state}: no server to ask"))
+    return c.body(http(f"http://{c.need('address')}{path}"))
+
+
+@feed
+def version(c: Collector) -> str:
+    try:
+        return api.version(_api(c, "/api/version"))
+    except Unknown:
+        begun = c.get("start")
+        if begun is None or not begun.version:
+            raise
+        return str(begun.version)
+
+
+@feed
+def loaded(c: Collector) -> tuple[LoadedModel, ...]:
+    return api.loaded(_api(c, "/api/ps"))
+
+
+@feed
+def installed(c: Collector) -> tuple[InstalledModel, ...]:
+    return api.installed(_api(c, "/api/tags"))

@@ -1,0 +1,95 @@
+"""The collector: reads facts of one host on demand, each once, and keeps why others are not known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from ollamactl.core.facts import (
+    Facts,
+)
+from ollamactl.core.source import Host, Missing, Reading, Source
+
+T = TypeVar("T")
+Reader = Callable[[Source], Reading]
+
+
+class Unknown(Exception):
+    """A fact that can't be known, and why."""
+
+    def __init__(self, missing: Missing) -> None:
+        super().__init__(str(missing))
+        self.missing = missing
+
+
+class Collector:
+    """Reads facts of one host on demand. `unit` is a full unit name, or empty: the only one that there is."""
+
+    def __init__(self, host: Host, unit: str = "", *, whole_log: bool = False, lines: int = 0) -> None:
+        self.host = host
+        self.unit = unit
+        self.whole_log = whole_log
+        self.lines = lines  # the last so many of a whole log; 0 for all
+        self.known: dict[str, Any] = {}
+        self.missing: dict[str, Missing] = {}
+
+    def read(self, source: Source) -> Reading:
+        return self.host.read(source)
+
+    def body(self, source: Source) -> bytes:
+        """The body of a reading; raises Unknown with the reason why there is none."""
+        reading = self.host.read(source)
+        if reading.missing is not None:
+            raise Unknown(reading.missing)
+        return reading.body or b""
+
+    def text(self, source: Source) -> str:
+        return self.body(source).decode("utf-8", "surrogateescape")
+
+    def record(self, source: Source, kind: type[T]) -> T:
+        """A reading of JSON, as a record."""
+        try:
+            return msgspec.json.decode(self.body(source), type=kind)
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            raise Unknown(Missing("unparsable", f"{source.key}: {error}")) from None
+
+    def get(self, field: str) -> Any:
+        """A fact, or None with `missing[field]` set."""
+        if field in self.known:
+            return self.known[field]
+        if field in self.missing:
+            return None
+        try:
+            self.known[field] = FEEDS[field](self)
+        except Unknown as unknown:
+            self.missing[field] = unknown.missing
+            return None
+        return self.known[field]
+
+    def need(self, field: str) -> Any:
+        """A fact that another stands on; raises Unknown with its reason."""
+        found = self.get(field)
+        if found is None:
+            raise Unknown(self.missing[field])
+        return found
+
+    def facts(self, fields: Iterable[str], *, taken: float | None = None, origin: str = "live") -> Facts:
+        wanted = list(fields)
+        values = {field: self.get(field) for field in wanted}
+        return Facts(
+            taken=taken,
+            origin=origin,
+            missing={k: v for k, v in self.missing.items() if k in wanted},
+            **values,
+        )
+
+
+Feed = Callable[[Collector], Any]
+FEEDS: dict[str, Feed] = {}
+
+
+def feed(function: Callable[[Collector], T]) -> Callable[[Collector], T]:
+    FEEDS[function.__name__] = function
+    return function

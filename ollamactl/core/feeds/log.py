@@ -1,0 +1,83 @@
+"""Feeds of the log: the lines of the current invocation, from wherever the unit sends them."""
+
+from __future__ import annotations
+
+from ollamactl.core.facts import (
+    Log,
+    Service,
+    Start,
+    UnitFile,
+)
+from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown, feed
+from ollamactl.core.parse import (
+    journal,
+    log,
+    unitfile,
+)
+from ollamactl.core.source import Missing, Source, command
+
+HEAD_BYTES = 512 << 10  # of the journal of one invocation: the lines of a start stand at its head
+TAIL_LINES = 4000  # of it, for loads and requests
+JOURNAL_FIELDS = (
+    "MESSAGE,PRIORITY,_PID,_COMM,_SYSTEMD_UNIT,_SYSTEMD_INVOCATION_ID,UNIT,INVOCATION_ID,SYSLOG_IDENTIFIER,_TRANSPORT"
+)
+
+
+def journal_args(service: Service) -> tuple[str, ...]:
+    """`journalctl` with what every reading of this service's journal needs."""
+    namespace = (f"--namespace={service.log_namespace}",) if service.log_namespace else ()
+    return ("journalctl", "-o", "json", "--no-pager", "-q", f"--output-fields={JOURNAL_FIELDS}", *namespace)
+
+
+def log_sources(
+    service: Service, files: tuple[UnitFile, ...], *, whole: bool = False, last: int = 0
+) -> tuple[Source, ...]:
+    """Where the lines of the current invocation are: its head and its tail, or all of it. A file that the output
+    goes to stands in the unit's files only: systemd's own property has no path."""
+    for key in ("StandardOutput", "StandardError"):
+        target = next((value for value, _, _ in reversed(unitfile.values(files, "Service", key))), "")
+        kind, _, path = target.partition(":")
+        if kind in ("append", "file", "truncate") and path:
+            return (command("tail", "-c", str(HEAD_BYTES * 8), "--", path, limit=HEAD_BYTES * 8),)
+    base = journal_args(service)
+    if whole:
+        lines = (f"_SYSTEMD_UNIT={service.id}", "+", "_PID=1", f"UNIT={service.id}")
+        count = ("-n", str(last)) if last else ()
+        return (command(*base, *count, *lines, timeout=60.0, limit=1 << 30),)
+    mine = f"_SYSTEMD_INVOCATION_ID={service.invocation_id}"
+    tail = command(*base, "-n", str(TAIL_LINES), mine, "+", "_PID=1", f"INVOCATION_ID={service.invocation_id}")
+    return (command(*base, mine, limit=HEAD_BYTES), tail)
+
+
+@feed
+def log_(c: Collector) -> Log:
+    has = c.need("service")
+    if not has.invocation_id and not c.whole_log:
+        raise Unknown(Missing("absent", f"{has.id} was not started since boot"))
+    sources = log_sources(has, c.get("unit_files") or (), whole=c.whole_log, last=c.lines)
+    if len(sources) == 1:
+        where = "journal" if sources[0].args[0] == "journalctl" else sources[0].args[-1]
+        return log.parse_log([c.body(sources[0])], where=where, unit=has.id)
+    tail = c.body(sources[1])
+    parsed = log.parse_log([tail], where="journal", unit=has.id)
+    mine = parsed.start_of(has.invocation_id)
+    if mine is None or mine.config is None or not mine.listening:
+        head = c.body(sources[0])
+        parsed = log.parse_log(journal.joined(head, tail), where="journal", unit=has.id)
+    return parsed
+
+
+FEEDS["log"] = FEEDS.pop("log_")
+
+
+@feed
+def start(c: Collector) -> Start:
+    has: Service = c.need("service")
+    lines: Log = c.need("log")
+    mine = lines.start_of(has.invocation_id)
+    if mine is None and lines.where != "journal":  # a file: nothing ties a line to the invocation but its time
+        since = (has.exec_main_start or 0.0) - 1.0
+        mine = next((s for s in reversed(lines.starts) if s.at is None or s.at >= since), None)
+    if mine is None:
+        raise Unknown(Missing("absent", f"no line of invocation {has.invocation_id[:8] or '-'} in the log"))
+    return mine

@@ -1,0 +1,114 @@
+"""Feeds of processes and sockets: the server, its runners, who waits."""
+
+from __future__ import annotations
+
+from ollamactl.core.facts import (
+    Connections,
+    Listener,
+    Load,
+    LoadedModel,
+    Process,
+    Runner,
+    Slot,
+    Start,
+)
+from ollamactl.core.feeds.collector import Collector, Unknown, feed
+from ollamactl.core.govalues import address as split_address
+from ollamactl.core.parse import (
+    api,
+    runner,
+    sockets,
+)
+from ollamactl.core.source import Missing, file, http, native
+
+
+@feed
+def servers(c: Collector) -> tuple[Process, ...]:
+    return c.record(native("servers"), tuple[Process, ...])
+
+
+@feed
+def process(c: Collector) -> Process:
+    has = c.need("service")
+    if not has.main_pid:
+        raise Unknown(Missing("absent", f"{has.id} is {has.active_state or 'not running'}: no process"))
+    return c.record(native("process", str(has.main_pid)), Process)
+
+
+@feed
+def listeners(c: Collector) -> tuple[Listener, ...]:
+    """Of the service's own network, where it has one."""
+    has: Process | None = c.get("process")
+    return c.record(native("listeners", *([str(has.pid)] if has else [])), tuple[Listener, ...])
+
+
+@feed
+def connections(c: Collector) -> Connections:
+    where = split_address(f"http://{c.need('address')}")
+    if where is None:
+        raise Unknown(Missing("unparsable", f"address {c.need('address')}"))
+    args = [str(where[1])]
+    if (has := c.get("process")) is not None:
+        args.append(str(has.pid))
+    return sockets.connections(c.body(native("sockets", *args)))
+
+
+@feed
+def runners(c: Collector) -> tuple[Runner, ...]:
+    """Children of the server that serve a model. A runner's port is asked only if that child owns it."""
+    parent = c.need("process")
+    children = c.record(native("children", str(parent.pid)), tuple[Process, ...])
+    listening = c.get("listeners")
+    found: list[Runner] = []
+    for child in children:
+        args = runner.parse_argv(child.argv)
+        if not args.loads:
+            continue
+        owners = [x for x in listening or () if x.port == args.port and x.pid is not None]
+        owned = None if listening is None or not owners else any(x.pid == child.pid for x in owners)
+        props, slots = _runner_api(c, args.port) if owned and args.port else (None, None)
+        told = _load_of(c, args.port) if args.slots is None else None
+        found.append(
+            Runner(
+                process=child,
+                model=args.model,
+                name=_model_name(c, args.model),
+                port=args.port,
+                port_owned=owned,
+                context_total=told.context_total if told else args.context_total,
+                slots=told.slots if told else args.slots,
+                batch=told.batch if told else args.batch,
+                kv_type_k=told.kv_type_k if told else args.kv_type_k,
+                kv_type_v=told.kv_type_v if told else args.kv_type_v,
+                flash_attention=told.flash_attention if told else args.flash_attention,
+                props_slots=props,
+                slot_list=slots,
+            )
+        )
+    return tuple(found)
+
+
+def _load_of(c: Collector, port: int | None) -> Load | None:
+    """The log's account of a runner whose command line does not tell its slots (0.11.5 to 0.24)."""
+    begun: Start | None = c.get("start")
+    return next((x for x in reversed(begun.loads if begun else ()) if port and x.port == port), None)
+
+
+def _model_name(c: Collector, path: str) -> str:
+    """The loaded model that a file belongs to: the only one, or the one whose manifest names the file's digest."""
+    loaded: tuple[LoadedModel, ...] = c.get("loaded") or ()
+    folder, slash, blob = path.rpartition("/blobs/")
+    found = [m.name for m in loaded if slash and blob.replace("-", ":", 1) in _layers(c, folder, m.name)]
+    return found[0] if found else ""
+
+
+def _layers(c: Collector, folder: str, name: str) -> tuple[str, ...]:
+    """Digests of the model layers in a model's manifest; empty where it can't be read."""
+    parts, tag = name.rpartition(":")[0].split("/"), name.rpartition(":")[2]
+    full = [*("registry.ollama.ai", "library")[: max(0, 3 - len(parts))], *parts]
+    return api.model_layers(c.read(file(f"{folder}/manifests/{'/'.join(full)}/{tag}", limit=1 << 20)).body or b"")
+
+
+def _runner_api(c: Collector, port: int) -> tuple[int | None, tuple[Slot, ...] | None]:
+    base = f"http://127.0.0.1:{port}"
+    return api.props_slots(c.read(http(f"{base}/props"))), api.slots(c.read(http(f"{base}/slots")))

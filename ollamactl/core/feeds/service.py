@@ -1,0 +1,174 @@
+"""Feeds of the service as systemd has it: unit, files, environment, complaints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from ollamactl.core import environment
+from ollamactl.core.facts import (
+    Complaint,
+    Effective,
+    EnvFile,
+    Service,
+    UnitFile,
+    UnitName,
+)
+from ollamactl.core.feeds.collector import Collector, Reader, Unknown, feed
+from ollamactl.core.parse import (
+    envfile,
+    environ,
+    journal,
+    systemctl,
+    unitfile,
+)
+from ollamactl.core.source import Missing, command, file, listing, stat
+
+
+def _is_server(argv: Iterable[str]) -> bool:
+    return re.search(r"ollama(-[\w.]+)?\S*\s+(\S+\s+)*serve\b|ollama-serve", " ".join(argv)) is not None
+
+
+@feed
+def units(c: Collector) -> tuple[UnitName, ...]:
+    """Every unit that runs `ollama serve`: by the name of its file, and by the cgroup of a running server, which
+    also shows instances, transient units and those with other names."""
+    files = c.text(command("systemctl", "list-unit-files", "--no-legend", "--full", "--type=service", "ollama*"))
+    names = [line.split()[0] for line in files.splitlines() if line.split()]
+    for process in c.get("servers") or ():
+        if found := re.search(r"/([^/]+\.service)(/|$)", process.cgroup):
+            names.append(found[1])
+    names = [n for n in dict.fromkeys(names) if n.endswith(".service") and not n.endswith("@.service")]
+    if not names:
+        return ()
+    properties = "--property=Id,LoadState,ActiveState,SubState,Description,ExecStart"
+    shown = c.read(command("systemctl", "show", properties, *names, any_exit=True))
+    running: dict[str, UnitName] = {}
+    for block in shown.text.split("\n\n"):
+        has = systemctl.parse_show(block)
+        argv = has.exec_start
+        if has.id and (_is_server(argv) or (has.load_state == "masked" and has.id == "ollama.service")):
+            running[has.id] = UnitName(name=has.id, load=has.load_state, active=has.active_state, sub=has.sub_state)
+    return tuple(running.values())
+
+
+@feed
+def unit(c: Collector) -> str:
+    """The unit that is meant. Several and none named: unknown, with the list."""
+    if c.unit:
+        return c.unit if c.unit.endswith(".service") else f"{c.unit}.service"
+    known: tuple[UnitName, ...] = c.need("units")
+    found = [u.name for u in known if u.load != "not-found"]
+    if not found:
+        raise Unknown(Missing("absent", "no systemd unit runs `ollama serve`"))
+    if len(found) > 1:
+        raise Unknown(Missing("unasked", "several units run Ollama: " + ", ".join(found), "--unit NAME"))
+    return found[0]
+
+
+@feed
+def service(c: Collector) -> Service:
+    name = c.need("unit")
+    shown = c.text(command(*systemctl.SHOW, name))
+    found = systemctl.parse_show(shown)
+    if found.load_state == "not-found":
+        raise Unknown(Missing("absent", f"systemd knows no unit {name}"))
+    return found
+
+
+@feed
+def unit_files(c: Collector) -> tuple[UnitFile, ...]:
+    has = c.need("service")
+    found = []
+    for path in ([has.fragment_path] if has.fragment_path else []) + list(has.dropin_paths):
+        role: Literal["main", "dropin"] = "main" if path == has.fragment_path else "dropin"
+        reading = c.read(file(path))
+        if reading.missing is not None:
+            found.append(UnitFile(path=path, role=role, missing=reading.missing))
+        else:
+            parsed = unitfile.parse(path, reading.text, role)
+            found.append(msgspec.structs.replace(parsed, text=reading.text, mtime=_mtime(c, path)))
+    return tuple(found)
+
+
+def _mtime(c: Collector, path: str) -> float | None:
+    reading = c.read(stat(path))
+    return msgspec.json.decode(reading.body)["mtime"] if reading.body and not reading.missing else None
+
+
+@feed
+def env_files(c: Collector) -> tuple[EnvFile, ...]:
+    return read_env_files(c.need("service"), c.need("unit_files"), c.read)
+
+
+def read_env_files(service: Service, files: tuple[UnitFile, ...], read: Reader) -> tuple[EnvFile, ...]:
+    """The environment files that are in force with these unit files, in systemd's order."""
+    letters = environment.context(service, environment.Extra())
+    refs = environment.files_to_read(files, letters)
+
+    def paths(pattern: str) -> list[str]:
+        reading = read(listing(pattern))
+        return [] if reading.missing else msgspec.json.decode(reading.body or b"[]", type=list[str])
+
+    def one(ref: environment.EnvFileRef, path: str) -> EnvFile:
+        reading = read(file(path))
+        found = envfile.parse(
+            reading.text, path, declared_in=ref.declared_in, declared_line=ref.declared_line, optional=ref.optional
+        )
+        return msgspec.structs.replace(found, missing=reading.missing) if reading.missing else found
+
+    return environment.assemble(refs, paths, one)
+
+
+@feed
+def manager_environment(c: Collector) -> dict[str, str]:
+    return systemctl.parse_show_environment(c.text(command("systemctl", "show-environment")))
+
+
+@feed
+def effective(c: Collector) -> Effective:
+    return environment.effective(
+        c.need("service"), c.need("unit_files"), c.need("env_files"), c.get("manager_environment"), c.need("extra")
+    )
+
+
+@feed
+def extra(c: Collector) -> environment.Extra:
+    """What else of the host decides the environment: PID 1's own variables, the user's home, specifiers."""
+    has: Service = c.need("service")
+    manager = c.read(file("/proc/1/environ"))
+    letters = {}
+    for letter, path in (("m", "/etc/machine-id"), ("b", "/proc/sys/kernel/random/boot_id")):
+        reading = c.read(file(path))
+        if reading.missing is None:
+            letters[letter] = reading.text.strip().replace("-", "")
+    if (host := c.get("system")) is not None and host.hostname:
+        letters |= {"H": host.hostname, "l": host.hostname.partition(".")[0], "q": host.hostname, "v": host.kernel}
+    home, shell = _account(c, has.user)
+    return environment.Extra(
+        manager_process=environ.parse(manager.body) if manager.body and not manager.missing else None,
+        home=home,
+        shell=shell,
+        specifiers=letters,
+    )
+
+
+def _account(c: Collector, user: str) -> tuple[str | None, str | None]:
+    """Home and shell of a user in /etc/passwd; None where it is not there (another user database has it)."""
+    for line in c.read(file("/etc/passwd")).text.splitlines():
+        fields = line.split(":")
+        if user and len(fields) == 7 and user in (fields[0], fields[2]):
+            return fields[5], fields[6]
+    return None, None
+
+
+@feed
+def complaints(c: Collector) -> tuple[Complaint, ...]:
+    name = c.need("unit")
+    found = c.body(command("journalctl", "-o", "json", "--no-pager", "-q", "-b", "-n", "200",
+                          "_PID=1", f"UNIT={name}", "PRIORITY=4", "+", "_PID=1", f"UNIT={name}",
+                          "PRIORITY=3"))  # fmt: skip
+    return journal.complaints(found)

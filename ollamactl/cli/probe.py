@@ -54,6 +54,7 @@ class Counts(click.ParamType):  # type: ignore[type-arg]
 @click.option("--key-file", type=click.Path(dir_okay=False), help="File with the key that a front wants.")
 @click.option("--seed", type=click.IntRange(0, 2**31), help="Prompts and arrivals of an earlier measurement.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False, writable=True), help="Write each request here.")
+@click.option("--html", "html_file", type=click.Path(dir_okay=False, writable=True), help="Write a report here.")
 @unit_option
 @color_option
 @json_option
@@ -73,6 +74,7 @@ def probe(
     key_file: str | None,
     seed: int | None,
     csv_file: str | None,
+    html_file: str | None,
     unit: str,
     no_color: bool,
     as_json: bool,
@@ -113,6 +115,10 @@ def probe(
     busy.working("")
     if csv_file:
         _write(csv_file, report.table(found))
+    if html_file:
+        from ollamactl.report.probe_html import page
+
+        _write(html_file, page(found))
     code = Exit.OK if found.phases and not found.interrupted else Exit.UNSEEN
     if as_json:
         status = "interrupted" if found.interrupted else "limited" if found.limited else ""

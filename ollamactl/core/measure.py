@@ -59,7 +59,10 @@ class Sent(Record, frozen=True, kw_only=True):
 
     @property
     def complete(self) -> bool:
-        return self.reply is not None and not self.error
+        """Whether the reply came to its end. Ollama breaks off one that repeats a single token more than 30 times: the
+        stream ends well, without the object that holds the durations."""
+        answered = self.reply is not None or self.first is not None
+        return self.ended_by == "reply" and not self.error and self.status == 200 and answered
 
     @property
     def gaps(self) -> list[float]:
@@ -106,9 +109,12 @@ class Judged(Record, frozen=True, kw_only=True):
     holds: float | None = None  # the moment from which it held a slot
 
 
-def judge(sent: Sent, samples: Sequence[Sample], base: Baseline | None) -> Judged:
+def judge(
+    sent: Sent, samples: Sequence[Sample], base: Baseline | None, loaded: float | None = None
+) -> Judged:
     """What happened to a request. Queued is who met no free slot (a sample between its sending and the moment it held
-    one) and had its first token later than the idle server explains; where no sample lies there, time alone tells."""
+    one) and had its first token later than the idle server explains; where no sample lies there, time alone tells.
+    `loaded` is the moment at which the model was in memory, where that was awaited."""
     if sent.ended_by in ("interrupt", "limit"):
         return Judged(sent=sent, result="cut", proof="none", why="ended by ollamactl", waiting=_waits(sent, samples))
     if sent.status in (429, 503):
@@ -121,19 +127,22 @@ def judge(sent: Sent, samples: Sequence[Sample], base: Baseline | None) -> Judge
     if not sent.complete:
         why = sent.error or (f"HTTP {sent.status}" if sent.status else "no answer")
         return Judged(sent=sent, result="failed", proof="status", why=why)
-    return _answered(sent, samples, base)
+    return _answered(sent, samples, base, loaded)
 
 
-def _answered(sent: Sent, samples: Sequence[Sample], base: Baseline | None) -> Judged:
+def _answered(sent: Sent, samples: Sequence[Sample], base: Baseline | None, loaded: float | None) -> Judged:
     has = sent.reply
-    assert has is not None
-    timed = has.prompt > 0 or has.generation > 0  # a server that tells its durations
-    idle = base.first if base else 0.0
-    if timed:
-        wait = has.wait
+    asked = sent.at if sent.connected is None else sent.connected
+    first = sent.end if sent.first is None else sent.first
+    timed = has is not None and (has.prompt > 0 or has.generation > 0)
+    if has is not None and timed:
+        load = has.load
+        # What the server does after the last token is in has.wait too, but not before the first one.
+        wait = has.wait if sent.first is None else min(has.wait, max(0.0, first - asked - load - has.prompt))
     else:
-        wait = max(0.0, (sent.first_token or 0.0) - idle)
-    holds = (sent.at if sent.connected is None else sent.connected) + has.load + wait
+        load = max(0.0, loaded - asked) if loaded is not None else 0.0
+        wait = max(0.0, first - asked - load - (base.first if base else 0.0))
+    holds = asked + load + wait
     between = [s for s in samples if s.asked >= sent.at and s.answered <= holds]
     late = wait > _usual(base, timed)
     if late and any(s.busy >= s.slots for s in between):
@@ -165,6 +174,7 @@ class Stat(Record, frozen=True, kw_only=True):
 
     count: int
     p50: float
+    min: float
     max: float
     mean: float
     p95: float | None = None
@@ -188,6 +198,7 @@ def stat(values: Iterable[float | None]) -> Stat | None:
         count=len(known),
         p50=percentile(known, 0.5),
         p95=percentile(known, 0.95) if len(known) >= ENOUGH else None,
+        min=min(known),
         max=max(known),
         mean=sum(known) / len(known),
     )
@@ -199,6 +210,7 @@ class Summary(Record, frozen=True, kw_only=True):
     sent: int
     counts: dict[str, int]
     seconds: float
+    waiting: int = 0  # that gave up while they waited for a slot
     slots: int | None = None
     busy_max: int | None = None
     first_token: Stat | None = None
@@ -210,6 +222,7 @@ class Summary(Record, frozen=True, kw_only=True):
     service: Stat | None = None  # seconds that a request held its slot
     tokens: Stat | None = None
     prompt_tokens: Stat | None = None
+    broken_off: int = 0  # complete replies without durations
     foreign: bool = False  # more slots were busy than requests of ours were there
     by_time: bool = False  # judged without /slots
 
@@ -226,6 +239,7 @@ def summarize(judged: Sequence[Judged], samples: Sequence[Sample], seconds: floa
         sent=len(judged),
         counts=counts,
         seconds=seconds,
+        waiting=sum(j.waiting and j.result == "gave_up" for j in judged),
         slots=max((s.slots for s in samples), default=None),
         busy_max=max((s.busy for s in samples), default=None),
         first_token=stat(j.sent.first_token for j in done),
@@ -237,6 +251,7 @@ def summarize(judged: Sequence[Judged], samples: Sequence[Sample], seconds: floa
         service=stat(r.prompt + r.generation for r in replies if r.prompt or r.generation),
         tokens=stat(float(j.sent.tokens) for j in done),
         prompt_tokens=stat(float(r.prompt_tokens) for r in replies),
+        broken_off=sum(j.sent.reply is None for j in done),
         foreign=foreign(judged, samples),
         by_time=not samples,
     )
@@ -275,6 +290,12 @@ def baseline(sent: Sequence[Sent], samples: Sequence[Sample]) -> Baseline | None
 # -- phases --
 
 
+def loaded(sent: Sequence[Sent]) -> float | None:
+    """The moment at which the model was in memory, as the replies of those that waited for it say."""
+    waited = [s.reply.load + (s.connected or s.at) for s in sent if s.reply and s.reply.load > 0.2]
+    return max(waited, default=None)
+
+
 class Phase(Record, frozen=True, kw_only=True):
     """Requests that were sent for one purpose. `clients` at once (closed loop), or `rate` a second (arrivals)."""
 
@@ -297,7 +318,8 @@ def phase(
     rounds: int = 1,
     rate: float | None = None,
 ) -> Phase:
-    judged = tuple(judge(s, samples, base) for s in sorted(sent, key=lambda s: (s.at, s.number)))
+    ready = loaded(sent)
+    judged = tuple(judge(s, samples, base, ready) for s in sorted(sent, key=lambda s: (s.at, s.number)))
     seconds = max((s.end for s in sent), default=0.0)
     return Phase(
         kind=kind,

@@ -240,7 +240,7 @@ class Stream(asyncio.Protocol):
         self.error = self.error or error
         if not self.error and self.parser.status != 200:
             self.error = _error_text(self.kept) or f"HTTP {self.parser.status}"
-        if not self.error and self.last is None:
+        if not self.error and self.last is None and self.first is None:
             self.error = "the stream ended without its last object"
         self.over.set_result(None)
         if self.transport:

@@ -177,7 +177,7 @@ class _Run:
 
     def body(self, words: int, tokens: int) -> bytes:
         # No option that concerns the runner: the server would load the model anew for it.
-        options = {"num_predict": tokens, "temperature": 0, "seed": int(self.draw() * 2**31)}
+        options = {"num_predict": tokens, "seed": int(self.draw() * 2**31)}
         asked = {"model": self.wanted.model, "prompt": prompts.prompt(self.draw, words), "options": options}
         return msgspec.json.encode(asked)
 

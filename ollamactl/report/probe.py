@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -36,14 +35,14 @@ def per_second(value: float | None) -> str:
     return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"
 
 
-def spread(found: Stat | None, show: Callable[[float | None], str] = seconds) -> str:
+def spread(found: Stat | None) -> str:
     """`p50 1.7 s, p95 3.4 s of 40`; the slowest in place of a percentile that so few samples don't have."""
     if found is None:
         return "–"
     if found.count == 1:
-        return f"{show(found.p50)} (one sample)"
-    high = f"p95 {show(found.p95)}" if found.p95 is not None else f"slowest {show(found.max)}"
-    return f"p50 {show(found.p50)}, {high} ({found.count:,} samples)"
+        return f"{seconds(found.p50)} (one sample)"
+    high = f"p95 {seconds(found.p95)}" if found.p95 is not None else f"slowest {seconds(found.max)}"
+    return f"p50 {seconds(found.p50)}, {high} ({found.count:,} samples)"
 
 
 def title(phase: Phase) -> str:
@@ -138,14 +137,16 @@ def counts_line(s: Summary) -> str:
     queued = f"{s.counts.get('queued', 0)} queued"
     parts.append(f"{queued}, {seconds(s.wait.mean)} on average" if s.wait else queued)
     parts.append(f"{s.counts.get('rejected', 0)} refused")
-    for key, text in (("gave_up", "gave up"), ("failed", "failed"), ("cut", "cut by the end of the measurement")):
+    if gone := s.counts.get("gave_up"):
+        parts.append(f"{gone} gave up" + (f", {s.waiting} of them waiting for a slot" if s.waiting else ""))
+    for key, text in (("failed", "failed"), ("cut", "cut by the end of the measurement")):
         if s.counts.get(key):
             parts.append(f"{s.counts[key]} {text}")
     return " · ".join(parts)
 
 
 def sweep_table(phases: list[Phase], width: int) -> list[str]:
-    rows = [["at once", "first token", "slowest", "tok/s in all", "per request", "queued", "refused", "failed"]]
+    rows = [["at once", "first token", "slowest", "tok/s", "each", "queued", "refused", "failed"]]
     for p in phases:
         s = p.summary
         first = s.first_token
@@ -179,6 +180,11 @@ def conclusions(probe: Probe) -> list[str]:
         found.append("Requests to a loaded model were refused: by a front, or while it was loaded anew.")
     if probe.phases and probe.slots is None:
         found.append(f"Judged by time alone, without the runner's slots: {probe.unseen}.")
+    if broken := sum(p.summary.broken_off for p in probe.phases):
+        found.append(
+            f"{broken} repl{'ies' if broken > 1 else 'y'} ended without durations: "
+            "Ollama breaks off a reply that repeats one token."
+        )
     if any(p.summary.foreign for p in probe.phases):
         found.append("Others held slots meanwhile: the figures hold for the server with them.")
     if probe.interrupted:
@@ -191,7 +197,9 @@ def conclusions(probe: Probe) -> list[str]:
 def cold_sentence(cold: Phase, warm: list[Phase]) -> str:
     c = cold.summary.counts
     answered = c.get("served", 0) + c.get("queued", 0)
-    said = f"While the model loaded, {c.get('rejected', 0)} of {len(cold.judged)} were refused and {answered} answered"
+    refused = c.get("rejected", 0)
+    were = f"{refused} of {len(cold.judged)} were" if refused else f"none of {len(cold.judged)} was"
+    said = f"While the model loaded, {were} refused and {answered} answered"
     if warm:
         sent = sum(len(p.judged) for p in warm)
         refused = sum(p.summary.counts.get("rejected", 0) for p in warm)

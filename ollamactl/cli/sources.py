@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
 import msgspec
 
+from ollamactl.core import pasted
 from ollamactl.core.facts import Facts
-from ollamactl.core.parse import log, ollama_ps
-from ollamactl.core.source import Host, Missing
+from ollamactl.core.source import Host
 from ollamactl.errors import Exit, Failure
 from ollamactl.host.live import LiveHost
 
@@ -51,20 +50,12 @@ def _bundle(path: Path) -> Opened:
 
 
 def text_facts(data: bytes, where: str) -> Facts:
-    """Facts of a pasted text: `ollama ps`, else a log in whatever form."""
-    text = data[:65536].decode("utf-8", "replace")
-    if re.search(r"^NAME\s+ID\s+SIZE\s+PROCESSOR", text, re.M):
-        missing = {f: Missing("unasked", "only `ollama ps` text was given") for f in ("service", "start", "process")}
-        return Facts(origin=f"ps:{where}", loaded=ollama_ps.parse(text), missing=missing)
-    parsed = log.parse_log([data], where=where)
-    if not parsed.starts and not parsed.systemd:
+    """Facts of a pasted text: logs in whatever form, `ollama ps`, unit files, `systemctl` output, words of clients."""
+    found = pasted.facts_of(data, where)
+    if found is None:
         raise Failure(
             f"{where} holds no line of an Ollama server",
             hint="journalctl -u ollama --no-pager -o short-iso > FILE",
             id="no_log",
         )
-    gone = Missing("unasked", "only a log was given")
-    missing = dict.fromkeys(("service", "process", "effective", "runners", "loaded"), gone)
-    start = parsed.starts[-1] if parsed.starts else None
-    version = start.version if start and start.version else None
-    return Facts(origin=f"log:{where}", log=parsed, start=start, version=version, missing=missing)
+    return found

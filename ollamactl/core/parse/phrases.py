@@ -1,0 +1,138 @@
+"""What people paste beside a server's log: words of clients, tools, proxies, shells and installers.
+
+A row names what a line says; checks ask for it by that name, as for the events of the log. These are looked for only
+in lines that are no line of the server, of systemd or of the engine, so that a prompt in a log can't speak.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Phrase(NamedTuple):
+    kind: str
+    pattern: str  # without case; named groups become fields
+
+
+PHRASES: tuple[Phrase, ...] = (
+    # systemd and the shell
+    Phrase("daemon_reload_needed", r"changed on disk\. Run 'systemctl daemon-reload'|NeedDaemonReload=yes"
+           r"|drop-ins? changed on disk"),
+    Phrase("outside_section", r"assignment outside of (?:a )?section"),
+    Phrase("malformed_assignment", r"export\s+(?P<name>OLLAMA_\w+)\s*:\s*(?P<value>\S+)"),
+    Phrase("malformed_assignment", r"export\s+(?P<name>OLLAMA_\w+)\s+=\s*(?P<value>\S+)"),
+    Phrase("malformed_assignment", r"environment\s*=\s*[\"']?(?P<name>OLLAMA_\w+)(?:\s+=\s*|\s*:\s*)(?P<value>[^\"'\s]+)"),
+    Phrase("unit_masked", r"Unit ollama\S* is masked|Loaded: masked|unit file is masked"),
+    Phrase("unit_absent", r"Unit ollama\S* (?:could not be found|not found|does not exist)"
+           r"|Failed to (?:enable|start|restart|edit) \S*ollama\S*: Unit \S+ not (?:found|loaded)"
+           r"|No files found for ollama"),
+    Phrase("unit_is_active", r"Active: active \(running\)"),
+    Phrase("serve_by_hand", r"(?:^|[$#>&;]\s*|nohup\s+|\bsudo\s+|[A-Z_]+=\S+\s+)ollama serve(?:\s*&|\s*$|\s*[>2&|])"),
+    Phrase("status_203", r"status=203/EXEC"),
+    Phrase("restart_counter", r"restart counter is at (?P<counter>\d+)|NRestarts=(?P<more>[1-9]\d*)"),
+    Phrase("protect_home", r"ProtectHome=(?:yes|true|tmpfs)"),
+    Phrase("sandbox_devices", r"PrivateDevices=(?:yes|true)|DevicePolicy=closed"),
+    Phrase("daemon_reload_done", r"systemctl daemon-reload\b(?!')|systemd\[1\]: Reloading"),
+    Phrase("panic_models", r"envconfig\.Models|UserHomeDir"),
+    Phrase("no_systemd", r"System has not been booted with systemd|systemd is not running"),
+    Phrase("suspend", r"PM: (?:suspend|hibernation)|systemd-suspend|suspend entry|(?:after|from|since) (?:a )?(?:suspend|sleep|hibernat|resume)"
+           r"|(?:woke|wake|resum\w+) (?:up )?from (?:sleep|suspend)"),
+    Phrase("after_reboot_cpu", r"after (?:a |the |every |each )?(?:re)?boot\b.*\b(?:cpu|gpu)"),
+    # clients
+    Phrase("client_version_differs", r"client version is \S+|Warning: client version"),
+    Phrase("client_cannot_connect", r"could not connect to (?:a running )?ollama|could not connect to ollama app"),
+    Phrase("remote_refused", r"(?:host\.docker\.internal|(?<![\d.])(?:10|172|192)\.\d+\.\d+\.\d+):\d+.*(?:refused|ECONNREFUSED)"
+           r"|connect to (?:host\.docker\.internal|(?:10|172|192)\.\d+\.\d+\.\d+) port \d+.*refused"
+           r"|ECONNREFUSED (?:10|172|192)\."),
+    Phrase("connection_refused", r"connection refused|ECONNREFUSED|Failed to connect to \S+ port \d+"
+           r"|No connection could be made because the target machine actively refused"),
+    Phrase("awaiting_headers", r"timeout awaiting response headers|Client\.Timeout exceeded|HeadersTimeoutError"
+           r"|UND_ERR_HEADERS_TIMEOUT|ReadTimeout|httpx\.ReadTimeout|Read timed out"),
+    Phrase("gateway_timeout", r"504 Gateway Time-?out|upstream timed out|HTTP/\S+ 504|\b504\b.*(?:nginx|gateway)"),
+    Phrase("stream_broken", r"upstream prematurely closed"),
+    Phrase("queue_full", r"server busy, please try again"),
+    Phrase("forbidden_origin", r"blocked by CORS policy|403 Forbidden.*origin|origin.*(?:403|not allowed)|chrome-extension://\S+.*403"),
+    Phrase("bad_duration", r"time: (?:missing unit in|invalid|unknown unit) [^\n]*duration|missing unit in duration"),
+    Phrase("no_reply", r"0 bytes received|Empty reply from server|timed out after \d+ milliseconds with 0 (?:out of|bytes)"),
+    Phrase("needs_newer", r"requires a newer version of Ollama|pull model manifest: 412|may require a newer version"),
+    Phrase("runner_exit", r"(?:llama runner|llama-server) process (?:has terminated|no longer running)"
+           r"|model runner has unexpectedly stopped|error loading (?:llama server|model)|unable to load model"),
+    Phrase("ram_too_small", r"model requires more system memory \((?P<needed>[^)]+)\) than is available \((?P<free>[^)]+)\)"),
+    Phrase("host_memory_projection", r"projected to use (?P<needed>\d+ MiB) of host memory vs\. (?P<free>\d+ MiB)"),
+    Phrase("something_wrong", r"something went wrong"),
+    Phrase("conn_closed", r"wsarecv|forcibly closed"),
+    Phrase("num_ctx_on_v1", r"/v1/(?:chat/)?completions.*num_ctx|num_ctx.*/v1/"),
+    Phrase("num_ctx_expected", r"context (?:length|size|window).*(?:ignored|not (?:passed|sent|applied)|set in)"),
+    Phrase("num_ctx_not_in_modelfile", r"no num_ctx|^\s*context length\s+\d+"),
+    Phrase("keep_alive_expected", r"OLLAMA_KEEP_ALIVE[\"'=: ]+-1|keep_?alive[\"']?\s*[:=]\s*-1|Forever"),
+    Phrase("num_gpu_forced", r"num_gpu[\"']?\s*[:= ]\s*(?:[89]\d|[1-9]\d\d+)\b"),
+    # downloads
+    Phrase("registry_timeout", r"(?:registry\.ollama\.ai|ollama\.com|pull model manifest|dial tcp)[^\n]*(?:i/o timeout|connection refused"
+           r"|connection timed out|no such host|TLS handshake timeout|network is unreachable)"),
+    Phrase("http_plain_manifest", r"Get \"?http://registry"),
+    Phrase("html_reply", r"invalid character '?<'? looking for beginning of value"),
+    Phrase("models_gone", r"models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)|ollama list.*(?:empty|nothing)"),
+    Phrase("load_damaged", r"digest mismatch|unexpected EOF|file is (?:truncated|corrupt)"),
+    Phrase("network_storage", r":\S* on /\S+ type (?:nfs4?|cifs|ceph)|(?:nfs|cifs|smb|ceph)\S* .*models"),
+    # containers and exposure
+    Phrase("port_published", r"(?:-p|--publish)[ =](?!127\.|localhost|\[::1\])(?:[\d.]+:)?\d+:11434"
+           r"|(?:0\.0\.0\.0|\[::\]|:::?):?\d*->\d+/tcp|^\s*-\s*[\"']?(?:0\.0\.0\.0:)?\d{2,5}:11434[\"']?\s*$|ports:\s*\[?[\"']?\d{2,5}:11434"),
+    Phrase("ufw_active", r"\bufw\b"),
+    Phrase("memory_limit", r"mem_limit:\s*\S+|--memory[= ]\d+\w*|\bMemory(?:Max|High|Limit)=(?!infinity)\S+|limits:.*memory"
+           r"|^\s*memory:\s*[\"']?\d+[GMgm]i?"),
+    Phrase("nginx_location", r"^\s*location\s+\S+\s*\{"),
+    Phrase("nginx_proxy_pass", r"proxy_pass\s+https?://\S+"),
+    Phrase("nginx_read_timeout", r"proxy_read_timeout\s+(?!60s?;)\S+"),
+    Phrase("nginx_bad", r"proxy_buffering\s+on|proxy_pass\s+https?://[^;]*:11434/api/?;"),
+    # GPUs
+    Phrase("nvml_failed", r"Failed to initialize NVML: Unknown Error"),
+    Phrase("driver_mismatch", r"Driver/library version mismatch|NVML: Driver|NVML library version"),
+    Phrase("uvm_missing", r"/dev/nvidia-uvm'?:? ?(?:cannot|No such|is missing|missing|not found)|nvidia[_-]uvm (?:is )?(?:not loaded|missing|does not exist)"
+           r"|cannot access '?/dev/nvidia-uvm|modprobe nvidia[_-]uvm|nvidia-modprobe -u"),
+    Phrase("uvm_in_use", r"Module nvidia_uvm is in use|nvidia_uvm.*in use"),
+    Phrase("cuda_999", r"(?:CUDA|cudart|cuInit|cuda\w*)\D{0,40}\b999\b|error 999"),
+    Phrase("driver_version_told", r"Driver Version: (?P<version>\d+\.[\d.]+)|\bdriver[ :=]+(?P<other>\d{3}\.[\d.]+)"),
+    Phrase("kfd_denied", r"/dev/kfd[^\n]*(?:permission denied|Operation not permitted)|permissions not set up properly"),
+    Phrase("render_denied", r"/dev/dri/render\w*[^\n]*(?:permission denied|Operation not permitted)"),
+    Phrase("small_bar", r"(?:resizable bar|rebar|large bar)[^\n]*(?:disabled|not (?:enabled|active|supported)|off)|small bar"),
+    Phrase("gfx_native", r"gfx(?:1103|1150|1151|1102|1100|1101|1200|1201)\b[^\n]*(?:native|supported)|780M|890M|680M"),
+    Phrase("gfx_unsupported", r"gfx\d+[^\n]*(?:not supported|unsupported)"),
+    Phrase("cpu_busy_though_gpu", r"100% GPU[^\n]*\bCPU\b|CPU[^\n]*(?:busy|100\s?%)[^\n]*(?:ollama ps|GPU)"),
+    Phrase("illegal_instruction", r"illegal instruction|SIGILL"),
+    Phrase("cpu_type_kvm", r"\b(?:kvm64|qemu64)\b|Common KVM processor|QEMU Virtual CPU"),
+    Phrase("package_variant", r"pacman -S\S* ollama\s*$|^(?:extra|community)/ollama \d|ollama-cuda (?:is )?not installed"),
+    Phrase("snap_paths", r"/snap/ollama|/var/snap/ollama|snap (?:install|set|restart|list) ollama"),
+    Phrase("gpu_no_longer_used", r"GPU (?:is )?no longer used"),
+    # macOS, NixOS
+    Phrase("brew_service", r"brew services|homebrew\.mxcl\.ollama|(?:Cellar|/opt)/ollama"),
+    Phrase("launchagent", r"LaunchAgents?\b"),
+    Phrase("before_login", r"(?:before|without)(?: a| any)? log-?in|no user (?:is )?logged in"),
+    Phrase("ssh_session", r"(?:over|via|through|from an?) ssh|^\S+@\S+:.*\$ launchctl|\bssh \S+ launchctl"),
+    Phrase("wrong_domain", r"not (?:privileged|permitted) to (?:set|modify) .*domain|Could not (?:find|set) .*domain"),
+    Phrase("gui_failed", r"Unable to init instance|Failed to start: Unable"),
+    Phrase("nixos_module", r"services\.ollama\b|ollama\s*=\s*\{|pkgs\.ollama\b"),
+    Phrase("nixos_acceleration", r"acceleration\s*=\s*\"(?:cuda|rocm)\"|ollama-(?:cuda|rocm|vulkan)"),
+    Phrase("nixos_driver", r"videoDrivers\s*=[^\n]*(?:nvidia|amdgpu)"),
+    Phrase("kv_size_times", r"kv_size[ =:]+(?P<total>\d+)"),
+)  # fmt: skip
+_ROWS = [(row, re.compile(row.pattern, re.I)) for row in PHRASES]
+_ANY = re.compile("|".join(f"(?:{re.sub(r'[(][?]P<[a-z]+>', '(?:', row.pattern)})" for row in PHRASES), re.I)
+LONG = 600  # characters of a line that are looked at
+
+
+def find(line: str) -> list[tuple[str, dict[str, str]]]:
+    """The rows that a line says, each kind once, with fields."""
+    text = line[:LONG]
+    if _ANY.search(text) is None:
+        return []
+    found: dict[str, dict[str, str]] = {}
+    for row, pattern in _ROWS:
+        if row.kind not in found and (match := pattern.search(text)):
+            found[row.kind] = {name: value for name, value in match.groupdict().items() if value}
+    for fields in found.values():
+        if "other" in fields:
+            fields["version"] = fields.pop("other")
+        if "more" in fields:
+            fields["counter"] = fields.pop("more")
+    return list(found.items())

@@ -14,8 +14,8 @@ from ollamactl.core.feeds import Collector
 from ollamactl.core.memory.runner_args import engine_class
 from ollamactl.core.plan import Plan, Request, full_name
 from ollamactl.core.preflight import Forecast, Preflight, Subject, preflight, values_after
+from ollamactl.core.runners import model_of
 from ollamactl.core.sizing import Model, auto
-from ollamactl.core.verify import model_of
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import loads, modelfiles, serving
 from ollamactl.host.apply import Result

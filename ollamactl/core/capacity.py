@@ -342,7 +342,7 @@ def _one_library(places: tuple[Place, ...], notes: list[str]) -> tuple[Place, ..
 
 def held(facts: Facts, mapped: Mapping[str, int] | None = None) -> tuple[Held, ...]:
     """What each runner holds. `mapped`: bytes of its file by model path, which its process maps and does not own."""
-    from ollamactl.core.verify import model_of
+    from ollamactl.core.runners import model_of
 
     found = []
     for runner in facts.runners or ():

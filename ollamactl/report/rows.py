@@ -6,7 +6,8 @@ from typing import Any
 
 from ollamactl.core.facts import Facts, LoadedModel, Runner, Start
 from ollamactl.core.parse import ollama_ps
-from ollamactl.core.verify import ABSENT, LAYERS, Judgement, Row, model_of
+from ollamactl.core.runners import model_of
+from ollamactl.core.verify import ABSENT, LAYERS, Judgement, Row
 from ollamactl.report.text import Terminal, columns, size
 
 

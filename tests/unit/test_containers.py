@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from tests.hosts import TextHost, facts_of
-
 from ollamactl.core.parse.containers import with_gpu
 from ollamactl.core.source import Missing
+from tests.hosts import TextHost, facts_of
 
 ALL = {"DeviceRequests": [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]]}]}
 

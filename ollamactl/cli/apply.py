@@ -43,6 +43,7 @@ def _setting_options(function: Any) -> Any:
 @click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="Any other variable; KEY=@FILE for a secret.")
 @click.option("--unset", "unsets", metavar="KEY", multiple=True, help="Make a variable absent, whoever sets it.")
 @click.option("--release", "releases", metavar="KEY", multiple=True, help="No longer manage a variable.")
+@click.option("--adopt", is_flag=True, help="Take over OLLAMA_* lines of the main unit and override.conf.")
 @click.option("--model", "models", metavar="NAME", multiple=True, help="Load this model too, as a proof.")
 @unit_option
 @click.option("--check", is_flag=True, help="Only show what would be done.")
@@ -58,6 +59,7 @@ def apply(
     sets: tuple[str, ...],
     unsets: tuple[str, ...],
     releases: tuple[str, ...],
+    adopt: bool,
     models: tuple[str, ...],
     unit: str,
     check: bool,
@@ -81,7 +83,7 @@ def apply(
     Exit codes: 0 applied and verified, or nothing to do · 3 failed, the host is as it was · 4 failed and not put
     back · 5 could not look · 6 refused, nothing touched.
     """
-    request = _request(flags, sets, unsets, releases, models, overrides)
+    request = _request(flags, sets, unsets, releases, models, overrides, adopt)
     screen = screens.Apply(Terminal(), quiet=as_json, diff=diff)
     host = LiveHost()
     if not check:
@@ -164,7 +166,8 @@ class _Run:
         )
         if plan.reload and not plan.refused:  # asked only now: an engine of containers takes its time to answer
             self.screen.gpu_containers = collector.get("gpu_containers") or ()
-        if not self.request.set and not self.request.unset and not self.request.release and plan.managed.empty:
+        asked = self.request.set or self.request.unset or self.request.release or self.request.adopt
+        if not asked and plan.managed.empty:
             raise Failure(
                 "nothing to apply: no setting was named and none is managed yet",
                 hint="ollamactl apply --parallel 4; ollamactl apply --help lists the settings",
@@ -181,6 +184,7 @@ def _request(
     releases: tuple[str, ...],
     models: tuple[str, ...],
     overrides: tuple[str, ...],
+    adopt: bool,
 ) -> Request:
     wanted: dict[str, str] = {}
     secret: list[str] = []
@@ -229,6 +233,7 @@ def _request(
         secret=tuple(secret),
         models=tuple(dict.fromkeys(models)),
         overrides=overrides,
+        adopt=adopt,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from ollamactl.core import dropin, environment, settings
+from ollamactl.core import adopt, dropin, environment, settings
 from ollamactl.core.dropin import Managed
 from ollamactl.core.facts import Effective, Facts, Origin
 from ollamactl.core.feeds import read_env_files
@@ -30,6 +30,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     secret: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
+    adopt: bool = False  # take over the OLLAMA_* lines of the main unit and of override.conf
 
 
 class FileChange(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,9 +147,11 @@ def plan(
     unit, release = service.id, facts.version or (facts.start.version if facts.start else "") or ""
     before = dropin.managed(unit, *own)
     from_file = _set_by_env_file(now, request.set, dropin.env_file_path(unit))
+    taken = adopt.adoptable(unit, files, now, before, release) if request.adopt else adopt.Adopted()
+    from_file += [n for n in taken.values if (known := settings.lookup(n)) is not None and known.secret]
     after = dropin.merged(
         before,
-        set={n: _kept(n, v, before.values, release) for n, v in request.set.items()},
+        set=taken.values | {n: _kept(n, v, before.values, release) for n, v in request.set.items()},
         unset=request.unset,
         release=request.release,
         in_file=(*request.secret, *from_file),
@@ -162,16 +165,18 @@ def plan(
     )
     # The environment file must be there before the drop-in names it, and must outlive the drop-in's removal.
     changes_of_files = tuple(reversed(changes_of_files)) if texts[1] is not None else changes_of_files
+    changes_of_files += tuple(FileChange(path=e.path, before=e.before, after=e.after, mode=None) for e in taken.edits)
     wanted: dict[str, str | None] = dict(after.values) | dict.fromkeys(after.unset)
-    will = _effective_after(facts, host, extra, paths, texts)
+    will = _effective_after(facts, host, extra, paths, texts, taken.edits)
     keys = frozenset(facts.start.config) if facts.start is not None and facts.start.config else frozenset[str]()
-    lints = list(lint(after, request.set, release, keys))
+    lints = [*lint(after, request.set, release, keys), *taken.left]
     lints += [lost_lint(n, wanted[n], value, origin) for n, value, origin in lost(wanted, will, release)]
     lints += _absent_models(request.models, facts)
     refused = tuple(x for x in lints if x.severity == "error" and x.id not in request.overrides)
     running = service.active_state in ("active", "activating", "reloading")
     stale = bool(lost(wanted, now, release)) or service.need_daemon_reload
-    asked = tuple(dict.fromkeys((*request.set, *request.unset, *request.release)))
+    asked = tuple(dict.fromkeys((*request.set, *request.unset, *request.release, *taken.values)))
+    other = stale or _other(now, will) or _process_differs(facts, will, wanted, asked)
     return Plan(
         unit=unit,
         managed=after,
@@ -183,9 +188,16 @@ def plan(
         refused=refused,
         overrides=tuple(dict.fromkeys(x.id for x in lints if x.severity == "error" and x.id in request.overrides)),
         running=running,
-        restart=running and (bool(changes_of_files) or stale or _process_differs(facts, will, wanted, asked)),
+        restart=running and other,
         reload=bool(changes_of_files) or stale,
     )
+
+
+def _other(now: Effective, will: Effective) -> bool:
+    """Whether a start would get another environment than one before the change."""
+    return {n: v.value for n, v in now.variables.items() if v.value is not None} != {
+        n: v.value for n, v in will.variables.items() if v.value is not None
+    }
 
 
 def full_name(model: str) -> str:
@@ -231,9 +243,10 @@ def _effective_after(
     extra: environment.Extra,
     paths: tuple[str, str],
     texts: tuple[str | None, str | None],
+    edits: tuple[adopt.Edit, ...],
 ) -> Effective:
     assert facts.service is not None and facts.unit_files is not None
-    files = dropin.with_file(facts.unit_files, paths[0], texts[0])
+    files = adopt.with_edits(dropin.with_file(facts.unit_files, paths[0], texts[0]), edits)
     overlay = Overlay(host.read, {paths[1]: texts[1]})
     env_files = read_env_files(facts.service, files, overlay.read)
     return environment.effective(facts.service, files, env_files, facts.manager_environment, extra)

@@ -1,0 +1,86 @@
+"""`apply --adopt`: an admin's lines move into our drop-in, nothing is restarted, and it can be taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.lab import ollama
+from tests.lab.machine import Machine
+from tests.lab.ollama import ctl, ctl_json
+from tests.lab.test_apply import DROPINS, OURS, environ, etc, invocation
+
+pytestmark = pytest.mark.lab
+MAIN = "/etc/systemd/system/ollama.service"
+OVERRIDE = f"{DROPINS}/override.conf"
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[tuple[Machine, str]]:
+    """A machine, and the unit's text as it was installed."""
+    with Machine() as machine:
+        ollama.setup(machine)
+        yield machine, machine.read(MAIN)
+
+
+@pytest.fixture
+def main(host: tuple[Machine, str]) -> str:
+    return host[1]
+
+
+@pytest.fixture
+def lab(host: tuple[Machine, str]) -> Machine:
+    """The unit as an admin may have edited it, running."""
+    machine, text = host
+    machine.run(["bash", "-c", f"rm -rf {DROPINS} /etc/ollamactl /var/lib/ollamactl"])
+    machine.write(MAIN, text.replace("[Service]\n", '[Service]\nEnvironment="OLLAMA_KEEP_ALIVE=7m"\n', 1), 0o640)
+    own = '[Service]\n# site\nEnvironment="OLLAMA_NUM_PARALLEL=2" "SITE=a b"\nEnvironment=OLLAMA_NUM_PARALEL=3\n'
+    machine.write(OVERRIDE, own)
+    machine.run(["bash", "-c", f"chown :adm {MAIN}; systemctl daemon-reload; systemctl restart ollama"])
+    ollama.wait_answer(machine)
+    return machine
+
+
+def test_lines_move_and_come_back(lab: Machine, main: str) -> None:
+    before, process, was = etc(lab), environ(lab), invocation(lab)
+    owner = lab.run(["stat", "-c", "%a %U:%G", MAIN]).stdout
+    done = ctl_json(lab, "apply", "--adopt")
+    assert (done["exit_code"], done["status"]) == (0, "applied"), done
+    assert any("OLLAMA_NUM_PARALEL stays" in x["text"] for x in done["data"]["lints"])
+    assert lab.read(MAIN) == main
+    assert lab.read(OVERRIDE) == '[Service]\n# site\nEnvironment="SITE=a b"\nEnvironment=OLLAMA_NUM_PARALEL=3\n'
+    assert lab.run(["stat", "-c", "%a %U:%G", MAIN]).stdout == owner
+    assert 'Environment="OLLAMA_KEEP_ALIVE=7m"' in lab.read(OURS)
+    # The service is passed what it was passed before, so it was not restarted, and a restart changes nothing.
+    assert invocation(lab) == was and not done["data"]["restarted"]
+    lab.run(["systemctl", "restart", "ollama"])
+    ollama.wait_answer(lab)
+    ids = ("INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID")
+    assert {k: v for k, v in environ(lab).items() if k not in ids} == {
+        k: v for k, v in process.items() if k not in ids
+    }
+    again = ctl_json(lab, "apply", "--adopt")
+    assert (again["exit_code"], again["status"]) == (0, "unchanged"), again
+    assert ctl_json(lab, "rollback")["exit_code"] == 0
+    assert etc(lab) == before
+    assert lab.run(["stat", "-c", "%a %U:%G", MAIN]).stdout == owner
+
+
+def test_a_change_with_it_that_fails_leaves_every_byte(lab: Machine) -> None:
+    before = etc(lab)
+    done = ctl_json(lab, "apply", "--adopt", "--parallel", "3", "--model", ollama.FORCED)
+    assert done["exit_code"] == 3, done
+    assert etc(lab) == before
+    assert environ(lab)["OLLAMA_NUM_PARALLEL"] == "2"
+
+
+def test_an_edit_that_ours_shadows_is_reported_and_not_fought(lab: Machine) -> None:
+    assert ctl(lab, "apply", "--adopt").returncode == 0
+    lab.write(OVERRIDE, '[Service]\nEnvironment="OLLAMA_NUM_PARALLEL=8"\n')
+    lab.run(["systemctl", "daemon-reload"])
+    seen = ctl_json(lab, "verify")
+    assert "OLLAMA_NUM_PARALLEL" not in [m["name"] for m in seen["data"]["mismatches"]], seen
+    notes = [n for n in seen["data"]["notes"] if f"{OVERRIDE}:2" in n]
+    assert len(notes) == 1 and "OLLAMA_NUM_PARALLEL=8" in notes[0] and "--release" in notes[0]
+    assert "OLLAMA_NUM_PARALLEL=8" in lab.read(OVERRIDE)

@@ -1,0 +1,1 @@
+"""Helpers of the tests that kill, starve and disturb a change of a host."""

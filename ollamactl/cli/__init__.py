@@ -77,6 +77,7 @@ def main(argv: list[str] | None = None) -> None:
     """Runs a command. Everything that may go wrong for a user leaves as one error with a hint, never a traceback."""
     args = sys.argv[1:] if argv is None else argv
     as_json = "--json" in args
+    tell_open(args)
     try:
         code: Any = group.main(args=args, standalone_mode=False)
         sys.stdout.flush()
@@ -101,6 +102,24 @@ def main(argv: list[str] | None = None) -> None:
         said = f"ollamactl itself failed: {type(error).__name__}: {error}"
         hint = "OLLAMACTL_TRACEBACK=1 shows where; ollamactl bundle FILE.tar.gz has what a report needs"
         fail(Failure(said, hint=hint, id="internal_error"), args, as_json)
+
+
+def tell_open(args: list[str]) -> None:
+    """Commands that only read say on standard error that a change is open, and leave it to those that change."""
+    name = next((a for a in args if not a.startswith("-")), "")
+    elsewhere = any(a in ("-h", "--help") or a.startswith("--from") for a in args)
+    changes = name in ("apply", "rollback", "reset", "recover") and "--check" not in args
+    if name not in COMMANDS or changes or name == "history" or elsewhere:
+        return
+    if os.path.lexists("/etc/systemd/system/ollamactl-recover.service") or os.path.lexists(
+        "/var/lib/ollamactl/open.json"
+    ):  # looked at here first: nothing is imported where nothing is open
+        from ollamactl.cli.common import open_transaction
+        from ollamactl.report import envelope, text
+
+        if said := open_transaction():
+            envelope.OPEN = said
+            text.Terminal(sys.stderr).wrap(f"note: {said}", hang=6)
 
 
 def fail(failure: Failure, args: list[str], as_json: bool) -> None:

@@ -52,6 +52,28 @@ def recorded_command() -> str:
     return shlex.join(["ollamactl", *words])
 
 
+def open_transaction() -> str:
+    """One line about a change that is open, for commands that only read; empty where there is none. Without root
+    only the unit that waits for the next boot tells of it."""
+    import os
+
+    from ollamactl.host.journal import Store
+    from ollamactl.platforms.systemd import BOOT
+
+    if not os.path.exists(BOOT) and not os.access("/var/lib/ollamactl/open.json", os.F_OK):
+        return ""
+    store = Store()
+    try:
+        entry = store.open_entry()
+    except Failure:
+        return "a change of this host is open, under way or interrupted (sudo ollamactl history shows it)"
+    if entry is None or entry.outcome != "open":
+        return ""
+    if (holder := store.under_way()) is not None:
+        return f"a change is under way: {holder.command} (pid {holder.pid})"
+    return f"a change was interrupted: {entry.command}; to put the host back: sudo ollamactl recover"
+
+
 def chosen_unit(collector: Collector) -> str:
     """The unit that is meant. Raises Failure: usage with the list where several are possible, unseen where none."""
     found = collector.get("unit")

@@ -27,7 +27,7 @@ _SERVICE_IFACE = b"org.freedesktop.systemd1.Service"
 
 
 _PRIVATE = b"unix:path=/run/systemd/private"
-_BOOT = "/etc/systemd/system/ollamactl-recover.service"
+BOOT = "/etc/systemd/system/ollamactl-recover.service"
 _BOOT_LINK = "/etc/systemd/system/multi-user.target.wants/ollamactl-recover.service"
 
 
@@ -152,13 +152,13 @@ class Systemd:
 
     def arm(self, unit: str) -> None:
         """From now on, an interrupted transaction is recovered at the next boot."""
-        files.write(_BOOT, boot_unit(unit).encode(), 0o644)
+        files.write(BOOT, boot_unit(unit).encode(), 0o644)
         files.make_folders(os.path.dirname(_BOOT_LINK))
-        files.link(_BOOT_LINK, f"../{os.path.basename(_BOOT)}")
+        files.link(_BOOT_LINK, f"../{os.path.basename(BOOT)}")
 
     def disarm(self) -> None:
         """No transaction is open any more. systemd forgets the unit when it next reads its files."""
-        for path in (_BOOT_LINK, _BOOT):
+        for path in (_BOOT_LINK, BOOT):
             files.sweep(*os.path.split(path))
             files.remove(path)
         with contextlib.suppress(OSError):

@@ -18,6 +18,7 @@ STATUS = {
     Exit.UNSEEN: "unseen",
     Exit.REFUSED: "refused",
 }
+OPEN = ""  # what is said of a change that is open; only then the envelope has it
 
 
 def envelope(command: str, code: int, data: Any, failures: list[Failure] | None = None, status: str = "") -> bytes:
@@ -30,7 +31,7 @@ def envelope(command: str, code: int, data: Any, failures: list[Failure] | None 
         "exit_code": int(code),
         "data": data,
         "errors": errors,
-    }
+    } | ({"open_transaction": OPEN} if OPEN else {})
     return msgspec.json.format(msgspec.json.encode(document, enc_hook=_other), indent=2) + b"\n"
 
 

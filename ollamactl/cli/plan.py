@@ -177,6 +177,8 @@ def _bytes(text: str) -> int:
         raise _usage(f"--gpu-free {text}: no size", "--gpu-free 24G, --gpu-free 22.9GiB,22.9GiB")
     power = " KMGT".index(match[2].upper()) if match[2] else 0
     size = int(float(match[1]) * 1024**power)
+    if not match[2] and 0 < size < 1 << 20:
+        raise _usage(f"--gpu-free {text}: {text} bytes are no GPU", f"with a unit: --gpu-free {text}G")
     if size > 1 << 50:
         raise _usage(f"--gpu-free {text}: more than any GPU has", "--gpu-free 24G")
     return size

@@ -13,6 +13,7 @@ from ollamactl.core.memory.runner_args import Settings
 from ollamactl.core.sizing import AUTO_MOST, Cell, Model, Row, auto, cell, focus, table
 from ollamactl.core.ways import Option, options
 
+PROMPT_CACHE = 8192 << 20  # bytes of llama-server's --cache-ram where it is not set
 USUAL_SLOTS = (1, 2, 4, 8)
 USUAL_CONTEXTS = (4096, 8192, 32768)
 
@@ -95,6 +96,10 @@ def _notes(model: Model, settings: Settings, budget: Budget, close: Cell, asked:
         yield f"{model.name} has num_gpu 0 in its Modelfile: it runs on the CPU"
     if close.args.engine == CLASSIC:
         yield "releases before 0.30 place layers by an estimate of their own, so spilled layers may differ"
+    left = close.headroom
+    if not close.places and close.args.engine != CLASSIC and left is not None and 0 <= left < PROMPT_CACHE:
+        yield ("the engine may keep up to 8 GiB of old prompts in host memory beside this "
+               "(LLAMA_ARG_CACHE_RAM sets how much)")  # fmt: skip
     if model.size > sum(m for m in (budget.host_free or 0, budget.device_bytes) if m) and budget.host_free:
         yield "the file alone is larger than the memory that is free"
 

@@ -82,7 +82,9 @@ def preflight(
         forecasts.append(found)
         lint = _alone(found, new, budget)
         lints += [lint] if lint else []
-    if len(subjects) > 1 and not lints and (number(after, "OLLAMA_MAX_LOADED_MODELS") or 3) >= len(subjects):
+    wanted = any(f.after.args != f.before.args for f in forecasts)
+    most = number(after, "OLLAMA_MAX_LOADED_MODELS") or 3
+    if 1 < len(subjects) <= most and wanted and not lints:
         lints += _side_by_side([s.model for s in subjects], old, new, budget)
     return Preflight(forecasts=tuple(forecasts), lints=tuple(lints), budget=budget, notes=tuple(notes))
 
@@ -101,8 +103,8 @@ def _start(model: Model, settings: Settings, budget: Budget) -> Cell:
 
 def _alone(one: Forecast, new: Settings, budget: Budget) -> Lint | None:
     after, before = one.after, one.before
-    if after.fits:
-        return None
+    if after.fits or (one.subject.loaded and 0 < after.need <= before.need):
+        return None  # what takes no more than what is loaded now, this host can hold, whatever is predicted
     count = after.args.slots
     what = f"{one.name} with {count} slot{'s' * (count != 1)} × {tokens(after.args.context)}"
     name = "OLLAMA_NUM_PARALLEL" if count > before.args.slots else ""

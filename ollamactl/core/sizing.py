@@ -147,12 +147,17 @@ def cell(
     model: Model, base: Settings, budget: Budget, slots: int, *, context: int | None = None, kv: str | None = None
 ) -> Cell:
     """One start with that many slots. `context`, `kv`: instead of what the settings and the Modelfile say."""
-    change: dict[str, object] = {"parallel": slots}
+    settings = settings_for(model, base, parallel=slots, **_change(context, kv))
+    return start(model, args_for(model, settings, budget), budget, slots)
+
+
+def _change(context: int | None, kv: str | None) -> dict[str, object]:
+    change: dict[str, object] = {}
     if context is not None:
         change |= {"context_length": context, "num_ctx": None}
     if kv is not None:
         change["kv_cache_type"] = kv
-    return start(model, args_for(model, settings_for(model, base, **change), budget), budget, slots)
+    return change
 
 
 def largest(
@@ -160,19 +165,32 @@ def largest(
 ) -> int:
     """The most slots that stay wholly on the devices (or within host memory); 0 if not even one does."""
 
-    def fits(slots: int) -> bool:
-        return cell(model, base, budget, slots, context=context, kv=kv).fits
+    settings = settings_for(model, base, **_change(context, kv))
 
-    if cell(model, base, budget, 2, context=context, kv=kv).args.slots == 1:
-        return int(fits(1))
+    def args(slots: int) -> RunnerArgs:
+        return args_for(model, msgspec.structs.replace(settings, parallel=slots), budget)
+
+    if args(2).slots == 1:
+        return int(stays(model, args(1), budget))
     low, high = 0, MAX_SLOTS
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    # A larger total context can mean a smaller batch where memory is short, so a few more may fit after all.
-    for more in range(low + 1, min(low + 4, MAX_SLOTS) + 1):
-        low = more if fits(more) else low
+        low, high = (middle, high) if stays(model, args(middle), budget) else (low, middle - 1)
+    # Where memory is short a larger total context means a smaller batch, so that a few more slots may fit after all.
+    while low < MAX_SLOTS and args(low + 1).batch < args(max(low, 1)).batch and stays(model, args(low + 1), budget):
+        low += 1
     return low
+
+
+def stays(model: Model, args: RunnerArgs, budget: Budget) -> bool:
+    """Whether a start stays wholly on its devices: `start(…).fits`, without asking where the layers go if not."""
+    places = given(model, args, budget)
+    request = args.request(projector=model.projector)
+    if len(places) != 1 or refusal(model.hyper, request) is not None:
+        return start(model, args, budget).fits
+    device = budget.places[places[0]].device
+    full = predict(model.hyper, request, (device,), fitting.split(model.hyper, (device,)))
+    return device.free - full.most(0) >= budget.kept(model.projector)
 
 
 def table(

@@ -32,7 +32,7 @@ def show(out: Terminal, result: Answer, worst: str) -> None:
     out.wrap(f"In other words: {words(result)}.")
     if result.auto is not None:
         out.wrap(f"--parallel auto: {result.auto[0]} ({result.auto[1]})", hang=2)
-    if result.ways:
+    if not result.focus.fits and result.focus.need:
         out.line()
         _ways(out, result)
     if worst:
@@ -161,6 +161,9 @@ def _ways(out: Terminal, result: Answer) -> None:
     one = result.focus
     room = "" if one.room is None else f", {size(max(0, one.room))} may be used"
     said = f"{tokens(one.args.context)} × {one.args.slots} needs {size(one.need)}{room}"
+    if not result.ways:
+        out.wrap(f"{said}. No cache type, context, slot count or usual build of it would fit.")
+        return
     out.wrap(f"{said}. Ways to make it fit, cheapest first:")
     rows = []
     for way in result.ways:
@@ -175,7 +178,8 @@ def _proof(result: Answer) -> str:
     one = result.focus
     computed = [t for t in one.full.terms if t.name == "compute"]
     total = sum(t.bytes for t in computed)
-    band = f"± {max(t.above for t in computed) * 100 // max(1, max(t.bytes for t in computed))} %" if total else ""
+    share = 100 * sum(t.above for t in computed) / total if total else 0.0
+    band = "" if not total else f"± {share:.0f} %" if share >= 1 else "± < 1 %"
     parts = ["KV exact" if result.model.hyper.known else "KV of an unknown architecture"]
     parts += [f"compute {band}"] if band else []
     if any(p.context for p in result.budget.places):
@@ -317,6 +321,8 @@ def forecast_rows(found: Preflight) -> list[list[str]]:
     rows = []
     for one in found.forecasts:
         was, new = one.before.args, one.after.args
+        if was == new and one.before.need == one.after.need and one.subject.loaded:
+            continue  # it will be loaded again as it is
         same = "as before" if was.batch == new.batch else f"before {was.batch}"
         rows.append([f"{one.name}  -c / -np", f"{was.total_context}/{was.slots}", f"{new.total_context}/{new.slots}",
                      f"predicted, batch {new.batch} {same}"])  # fmt: skip

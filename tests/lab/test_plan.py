@@ -97,7 +97,8 @@ def test_a_change_that_can_not_load_is_refused_before_anything_is_touched(lab: M
 
 
 def test_an_override_goes_ahead_and_stands_in_the_history(lab: Machine) -> None:
-    done = ctl_json(lab, "apply", "--parallel", "32", "--context-length", "32768", "--model", CHAT, "--override", "fit")
+    much = ("--parallel", "32", "--context-length", "32768")
+    done = ctl_json(lab, "apply", *much, "--model", CHAT, "--override", "fit")
     assert done["exit_code"] in (0, 3), done  # what the kernel makes of it is its own affair
     entries = lab.run(["bash", "-c", "cat /var/lib/ollamactl/history/*.json"]).stdout
     assert json.loads(entries)["overrides"] == ["fit"]
@@ -135,3 +136,15 @@ def test_without_root_the_plan_is_there_and_the_loads_are_said_to_be_hidden(lab:
     seen = ctl(lab, "plan", "/tmp/model.gguf", user="guest")
     assert seen.returncode == 0, seen.stderr
     assert "loads of this host not read" in seen.stdout
+
+
+def test_a_bundle_and_a_pasted_log_are_hosts_to_plan_for(lab: Machine) -> None:
+    assert ctl(lab, "apply", "--parallel", "2", "--model", CHAT).returncode == 0
+    lab.run(["bash", "-c", "rm -f /tmp/plan.tar.gz; journalctl -u ollama -o short-iso --no-pager > /tmp/plan.log"])
+    assert ctl(lab, "bundle", "/tmp/plan.tar.gz").returncode == 0
+    here = ctl_json(lab, "plan", CHAT, "--parallel", "2", "--context-length", "8k")["data"]
+    for source in ("/tmp/plan.tar.gz", "/tmp/plan.log"):
+        there = ctl_json(lab, "plan", CHAT, "--parallel", "2", "--context-length", "8k", "--from", source)
+        assert there["exit_code"] == 0, there
+        assert there["data"]["focus"]["runner"] == here["focus"]["runner"], source
+        assert there["data"]["budget"]["cpu_only"] and there["data"]["loads"]["count"] == 0

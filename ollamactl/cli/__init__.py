@@ -80,7 +80,6 @@ def main(argv: list[str] | None = None) -> None:
     tell_open(args)
     try:
         code: Any = group.main(args=args, standalone_mode=False)
-        sys.stdout.flush()
         leave(int(code) if isinstance(code, int) else Exit.OK)
     except Failure as failure:
         fail(failure, args, as_json)
@@ -132,7 +131,7 @@ def fail(failure: Failure, args: list[str], as_json: bool) -> None:
             envelope.write(envelope.envelope(name, failure.code, None, [failure]))
     else:
         terminal = text.Terminal(sys.stderr)
-        terminal.wrap(f"{terminal.paint('error:', 'error')} {failure.text}", hang=7)
+        terminal.wrap(failure.text, hang=7, mark="error:", kind="error")
         if failure.hint:
             terminal.wrap(f"hint: {failure.hint}", hang=6)
     leave(failure.code)
@@ -141,7 +140,8 @@ def fail(failure: Failure, args: list[str], as_json: bool) -> None:
 def leave(code: int) -> None:
     """Ends the process; a closed output must not turn into a traceback of the interpreter's own flush."""
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except (OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     sys.exit(int(code))

@@ -16,7 +16,7 @@ from ollamactl.errors import Exit, Failure
 from ollamactl.host.live import LiveHost
 from ollamactl.report import envelope
 from ollamactl.report.screens import header
-from ollamactl.report.text import Terminal, columns, day, size
+from ollamactl.report.text import Terminal, day, size
 
 LOG_LINES = 20_000  # of the journal in a bundle
 ALL = tuple(f for f in FEEDS if f in Facts.__struct_fields__)
@@ -77,9 +77,11 @@ def _screen(out: Terminal, found: Facts) -> None:
         names = ", ".join(m.name for m in found.installed[:6]) + (" …" if len(found.installed) > 6 else "")
         rows.append(["installed", f"{len(found.installed)} models: {names}" if found.installed else "no model"])
     if (log := found.log) is not None:
-        rows.append(["log", f"{log.where}: {log.lines:,} lines, {len(log.starts)} starts"])
-    for line in columns(rows, set(), out.table_width):
-        out.line(line)
+        starts = f"{len(log.starts)} start" + "s" * (len(log.starts) != 1)
+        rows.append(["log", f"{log.where}: {log.lines:,} lines, {starts}"])
+    label = max(len(r[0]) for r in rows)
+    for name, value in rows:
+        out.wrap(f"{name.ljust(label)}  {value}", hang=label + 2)
     gone = {k: v for k, v in found.missing.items() if v.kind not in ("absent", "unasked")}
     if gone:
         out.line()

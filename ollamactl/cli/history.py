@@ -62,7 +62,7 @@ def history(unit: str, no_color: bool, as_json: bool) -> int:
     if pending is not None and pending.outcome == "open":
         out.line()
         said = f"#{pending.id} of {text.day(pending.started)} was interrupted: {pending.command}"
-        out.wrap(f"{out.paint('✗', 'error')} {said}", hang=2)
+        out.wrap(said, hang=2, mark="✗", kind="error")
         out.wrap("fix: sudo ollamactl recover", indent=2)
     return Exit.OK
 

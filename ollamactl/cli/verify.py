@@ -66,7 +66,7 @@ def verify(source: str | None, unit: str, no_color: bool, as_json: bool) -> int:
     table(out, judgement)
     for mismatch in judgement.mismatches:
         out.line()
-        out.wrap(f"{out.paint('✗', 'error')} {mismatch.text}", hang=2)
+        out.wrap(mismatch.text, hang=2, mark="✗", kind="error")
         for line in mismatch.evidence:
             out.wrap(line[:400], indent=2)
         if mismatch.fix:

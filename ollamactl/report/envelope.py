@@ -42,5 +42,6 @@ def _other(value: Any) -> Any:
 
 
 def write(document: bytes) -> None:
-    sys.stdout.buffer.write(document)
-    sys.stdout.buffer.flush()
+    if sys.stdout is not None:  # None: started with the output closed
+        sys.stdout.buffer.write(document)
+        sys.stdout.buffer.flush()

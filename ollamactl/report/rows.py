@@ -50,7 +50,7 @@ def memory_lines(facts: Facts, before: Facts | None = None) -> list[str]:
         for at, (label, value) in enumerate(shown):
             changed = f"{old[at]} → " if old and old[at] != value else ""
             parts.append(f"{label} {changed}{value}")
-        found.append(f"{model.name}   {' · '.join(parts)}   (as ollama ps says)")
+        found.append(f"{model.name}   {' · '.join(parts)}   (ollama ps)")
         runner = next((r for r in facts.runners or () if model_of(r, facts) == model), None)
         held = held_line(runner, model, facts.start)
         if held:

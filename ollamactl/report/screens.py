@@ -53,8 +53,7 @@ class Apply:
         self.steps.append({"text": said, "ok": ok, "seconds": seconds, "detail": list(detail)})
         if self.quiet:
             return
-        mark = self.out.paint("✓", "ok") if ok else self.out.paint("✗", "error")
-        self._timed(mark, said, seconds)
+        self._timed("✓" if ok else "✗", said, seconds, "ok" if ok else "error")
         for line in detail:
             self.out.wrap(line, indent=6)
 
@@ -63,13 +62,14 @@ class Apply:
         if not self.quiet:
             self._timed("↺", said, seconds)
 
-    def _timed(self, mark: str, said: str, seconds: float | None) -> None:
+    def _timed(self, mark: str, said: str, seconds: float | None, kind: str = "") -> None:
         width = min(self.out.width, 78)
         took = f"{seconds:.2f} s" if seconds is not None else ""
         if len(said) + len(took) + 6 > width:
-            self.out.wrap(f"{mark} {said}" + (f"  {took}" if took else ""), indent=2, hang=4)
+            self.out.wrap(said + (f"  {took}" if took else ""), indent=2, hang=4, mark=mark, kind=kind)
         else:
-            self.out.line(f"  {mark} {clean(said)}{took.rjust(width - len(clean(said)) - 4)}".rstrip())
+            shown = self.out.paint(mark, kind) if kind else mark
+            self.out.line(f"  {shown} {clean(said)}{took.rjust(width - len(clean(said)) - 4)}".rstrip())
 
     def note(self, said: str) -> None:
         self.notes.append(said)
@@ -108,7 +108,7 @@ class Apply:
         for lint in plan.lints:
             if lint not in plan.refused:
                 overridden = " (overridden)" if lint.severity == "error" else ""
-                self.out.wrap(f"{self.out.paint('warning', 'warning')}: {lint.text}{overridden}", indent=2, hang=4)
+                self.out.wrap(f"{lint.text}{overridden}", indent=2, hang=4, mark="warning:", kind="warning")
         for said in self.memory_notes:
             self.out.wrap(said, indent=2, hang=4)
         if count := len(self.gpu_containers):
@@ -173,7 +173,7 @@ class Apply:
             self.out.lines(*("  " + clean(line) for line in self._diff(plan)))
         if plan.refused:
             for lint in plan.refused:
-                self.out.wrap(f"{self.out.paint('✗', 'error')} {lint.text}", indent=2, hang=4)
+                self.out.wrap(lint.text, indent=2, hang=4, mark="✗", kind="error")
                 if lint.hint:
                     self.out.wrap(lint.hint, indent=4)
             self.out.line()
@@ -222,7 +222,7 @@ class Apply:
         for path in result.conflicts:
             self.out.wrap(f"{path} was changed by someone else meanwhile and is left as it is", indent=2, hang=4)
         for problem in result.problems:
-            self.out.wrap(f"{self.out.paint('✗', 'error')} {problem}", indent=2, hang=4)
+            self.out.wrap(problem, indent=2, hang=4, mark="✗", kind="error")
         for command in result.commands:
             self.out.line(f"    {clean(command)}")
 

@@ -32,6 +32,9 @@ def day(at: float) -> str:
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
+_UNIT = re.compile(r"(\d) (?=(?:[KMGT]i?B|tok/s|s|ms|×|%|tokens|slots?)\b)")
+
+
 def clean(text: str) -> str:
     """Text of a log or a user without what a terminal would obey; line ends and tabs become blanks."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\n", " ").replace("\t", " "))
@@ -43,10 +46,10 @@ class Terminal:
 
     def __init__(self, stream: IO[str] | None = None, *, colour: bool | None = None) -> None:
         self.stream = stream or sys.stdout
-        self.live = self.stream.isatty()
+        self.closed = self.stream is None  # started with the output closed
+        self.live = not self.closed and self.stream.isatty()
         plain = "NO_COLOR" in os.environ or os.environ.get("TERM") == "dumb"
         self.colour = (self.live and not plain) if colour is None else colour
-        self.closed = False
         self._transient = 0
 
     @property
@@ -88,8 +91,9 @@ class Terminal:
         except (OSError, ValueError):
             self.closed = True
 
-    def wrap(self, text: str, indent: int = 0, hang: int | None = None) -> None:
-        """A paragraph broken at blanks to the width, never in the middle of a word."""
+    def wrap(self, text: str, indent: int = 0, hang: int | None = None, mark: str = "", kind: str = "") -> None:
+        """A paragraph broken at blanks to the width, never in the middle of a word, nor between a number and its
+        unit. `mark` stands before it, in the colour of `kind`."""
         import textwrap
 
         rest = " " * (indent if hang is None else hang)
@@ -97,7 +101,11 @@ class Terminal:
             self.width, initial_indent=" " * indent, subsequent_indent=rest, break_long_words=False,
             break_on_hyphens=False,
         )  # fmt: skip
-        self.lines(*(wrapper.wrap(clean(text)) or [""]))
+        whole = _UNIT.sub("\\1\N{NO-BREAK SPACE}", f"{mark} {clean(text)}" if mark else clean(text))
+        found = [line.replace("\N{NO-BREAK SPACE}", " ") for line in wrapper.wrap(whole)] or [""]
+        if mark and kind:
+            found[0] = found[0].replace(mark, self.paint(mark, kind), 1)
+        self.lines(*found)
 
 
 def columns(rows: list[list[str]], right: set[int], width: int, gap: int = 2) -> list[str]:

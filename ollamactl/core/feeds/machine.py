@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ollamactl.core.facts import (
     Gpu,
     GpuDriver,
@@ -44,7 +46,8 @@ def gpu_containers(c: Collector) -> tuple[str, ...]:
     for engine in ("docker", "podman"):
         listed = c.read(command(engine, "ps", "-q", "--no-trunc", timeout=3.0))
         if listed.missing is not None:
-            reasons.append(listed.missing)
+            down = re.search(r"[Cc]annot connect|Is the docker daemon running", listed.stderr or listed.missing.detail)
+            reasons.append(Missing("absent", f"{engine}: its daemon does not run") if down else listed.missing)
         elif listed.text.split():
             found += containers.with_gpu(c.read(command(engine, "inspect", *listed.text.split())).body or b"")
     if len(reasons) == 2:

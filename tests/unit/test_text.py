@@ -1,4 +1,4 @@
-"""Screens: 80 columns and fewer, no colour where none is wanted, nothing that a terminal would obey, closed outputs."""
+"""Screens: 80 columns and fewer, no colour where none is wanted, nothing a terminal would obey, closed outputs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_progress_is_shown_to_people_only() -> None:
 
 def test_a_number_keeps_its_unit_and_words_stay_whole() -> None:
     stream = Stream(False)
-    Terminal(stream).wrap("x" * 70 + " 48 MiB of memory and /a/very/long/path/" + "y" * 90)
+    Terminal(stream).wrap("x" * 76 + " 48 MiB of memory and /a/very/long/path/" + "y" * 90)
     lines = stream.getvalue().splitlines()
     assert lines[1].startswith("48 MiB of memory")
     assert lines[-1] == "/a/very/long/path/" + "y" * 90

@@ -23,8 +23,10 @@ def header(facts: Facts) -> str:
     parts = [facts.service.id if facts.service else "no service"]
     parts.append(f"Ollama {facts.version}" if facts.version else "Ollama, release not known")
     for gpu in facts.gpus or ():
-        free = f", {size(gpu.free)} of {size(gpu.total)} free" if gpu.free is not None else ""
-        parts.append(f"{gpu.name}{free}")
+        name = gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
+        held = size(gpu.total)
+        free = size(gpu.free).removesuffix(held[-4:]) if gpu.total is not None else size(gpu.free)
+        parts.append(f"{name}, {free} of {held} free" if gpu.free is not None else name)
     if facts.gpus == ():
         parts.append("no GPU")
     return " · ".join(parts)

@@ -200,7 +200,7 @@ def test_an_embedding_model_that_was_loaded_beside_does_not_undo(lab: Machine) -
 
 
 def test_a_held_port_is_named_with_its_holder(lab: Machine) -> None:
-    code = "import socket,time; s=socket.socket(); s.bind(('127.0.0.1',11555)); s.listen(); print(1,flush=True); time.sleep(60)"
+    code = "import socket,time; s=socket.create_server(('127.0.0.1',11555)); print(1,flush=True); time.sleep(60)"
     holder = lab.popen(["/usr/bin/python3", "-c", code])
     assert holder.stdout is not None and holder.stdout.readline() == "1\n"
     try:
@@ -287,7 +287,8 @@ def test_history_rollback_and_reset(lab: Machine) -> None:
 
 def test_several_units_and_none_named(lab: Machine) -> None:
     unit = lab.read("/etc/systemd/system/ollama.service")
-    lab.write("/etc/systemd/system/ollama@.service", unit.replace("[Install]", "Environment=OLLAMA_HOST=127.0.0.1:1%i\n\n[Install]"))
+    own_port = "Environment=OLLAMA_HOST=127.0.0.1:1%i\n\n[Install]"
+    lab.write("/etc/systemd/system/ollama@.service", unit.replace("[Install]", own_port))
     lab.run(["systemctl", "daemon-reload"])
     lab.run(["systemctl", "start", "ollama@1435"])
     try:
@@ -300,7 +301,8 @@ def test_several_units_and_none_named(lab: Machine) -> None:
         rows = ctl_json(lab, "verify", "--unit", "ollama@1435")["data"]["rows"]
         assert {r["name"]: r["layers"]["process"] for r in rows}["OLLAMA_NUM_PARALLEL"] == "2"
     finally:
-        lab.run(["bash", "-c", "systemctl stop ollama@1435; rm /etc/systemd/system/ollama@.service; systemctl daemon-reload"])
+        lab.run(["bash", "-c", "systemctl stop ollama@1435; rm /etc/systemd/system/ollama@.service"])
+        lab.run(["systemctl", "daemon-reload"])
 
 
 def test_output_that_does_not_go_to_the_journal_is_read_from_its_file(lab: Machine) -> None:
@@ -385,9 +387,26 @@ def test_a_pasted_log_and_pasted_ps_are_understood(lab: Machine) -> None:
     assert [m["name"] for m in found["data"]["loaded"]] == [CHAT]
 
 
+def test_gpus_of_the_host_and_containers_that_use_them_are_on_the_screen(lab: Machine) -> None:
+    source = ollama.CHECKOUT / "tests" / "nvml" / "standin.c"
+    lab.run(["bash", "-c", f"cc -shared -fPIC -O1 -o /usr/lib/libnvidia-ml.so.1 {source} && ldconfig"])
+    lab.write("/etc/nvml-standin.conf", "gpu 24564 1024 0 8.9 NVIDIA GeForce RTX 4090\n")
+    inspect = [{"Name": "/comfy", "HostConfig": {"Runtime": "nvidia"}}]
+    docker = f"#!/bin/sh\ncase $1 in ps) echo abc;; inspect) echo '{json.dumps(inspect)}';; esac\n"
+    lab.write("/usr/local/sbin/docker", docker, 0o755)
+    try:
+        shown = ctl(lab, "apply", "--parallel", "2", "--check").stdout
+    finally:
+        lab.run(["rm", "/usr/lib/libnvidia-ml.so.1", "/etc/nvml-standin.conf", "/usr/local/sbin/docker"])
+        lab.run(["ldconfig"])
+    assert "RTX 4090, 23.0 of 24.0 GiB free" in shown
+    assert "1 running container uses a GPU (comfy)" in shown
+
+
 def test_an_apply_waits_for_the_lock_or_says_who_holds_it(lab: Machine) -> None:
     lab.run(["mkdir", "-p", "-m", "700", "/var/lib/ollamactl"])
-    code = "import fcntl,time; f=open('/var/lib/ollamactl/lock','w'); fcntl.flock(f,2); print(1,flush=True); time.sleep(60)"
+    code = "import fcntl,time; f=open('/var/lib/ollamactl/lock','w'); fcntl.flock(f,2); print(1,flush=True)"
+    code += "; time.sleep(60)"
     holder = lab.popen(["/usr/bin/python3", "-c", code])
     assert holder.stdout is not None and holder.stdout.readline() == "1\n"
     try:

@@ -17,6 +17,9 @@ from ollamactl.core.sizing import Cell, Model, args_for, largest, settings_for, 
 from ollamactl.core.ways import options
 
 
+SAID_BEFORE = frozenset({"kv_type_invalid", "kv_type_without_flash_attention", "parallel_above_maximum"})
+
+
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """A model that the change concerns. `loaded`: it is now; `whole`: and wholly on the GPU."""
 
@@ -40,6 +43,7 @@ class Forecast(msgspec.Struct, frozen=True, kw_only=True):
 class Preflight(msgspec.Struct, frozen=True, kw_only=True):
     forecasts: tuple[Forecast, ...] = ()
     lints: tuple[Lint, ...] = ()
+    impossible: tuple[Lint, ...] = ()  # of them, those where the engine takes no such settings at all
     budget: Budget = Budget()
     notes: tuple[str, ...] = ()
 
@@ -74,7 +78,9 @@ def preflight(
     loaded."""
     subjects = tuple(subjects)
     old, new = settings_of(before, release), settings_of(after, release)
-    forecasts, lints = [], []
+    forecasts: list[Forecast] = []
+    lints: list[Lint] = []
+    impossible: list[Lint] = []
     for subject in subjects:
         found = Forecast(
             subject=subject, before=_start(subject.model, old, budget), after=_start(subject.model, new, budget)
@@ -82,16 +88,21 @@ def preflight(
         forecasts.append(found)
         lint = _alone(found, new, budget)
         lints += [lint] if lint else []
+        impossible += [lint] if lint and not found.after.need else []
     wanted = any(f.after.args != f.before.args for f in forecasts)
     most = number(after, "OLLAMA_MAX_LOADED_MODELS") or 3
     if 1 < len(subjects) <= most and wanted and not lints:
         lints += _side_by_side([s.model for s in subjects], old, new, budget)
-    return Preflight(forecasts=tuple(forecasts), lints=tuple(lints), budget=budget, notes=tuple(notes))
+    return Preflight(
+        forecasts=tuple(forecasts), lints=tuple(lints), impossible=tuple(impossible), budget=budget, notes=tuple(notes)
+    )
 
 
 def judged(plan: Plan, found: Preflight, request: Request) -> Plan:
-    """The plan with what the pre-flight refuses."""
-    lints = (*plan.lints, *found.lints)
+    """The plan with what the pre-flight refuses. Settings that the engine takes for no model are refused by ids of
+    their own: who overrides one of those need not say it twice."""
+    said = not {x.id for x in plan.lints}.isdisjoint(SAID_BEFORE)
+    lints = (*plan.lints, *(x for x in found.lints if not (said and x in found.impossible)))
     refused = tuple(x for x in lints if x.severity == "error" and x.id not in request.overrides)
     overrides = tuple(dict.fromkeys(x.id for x in lints if x.severity == "error" and x.id in request.overrides))
     return msgspec.structs.replace(plan, lints=lints, refused=refused, overrides=overrides)

@@ -328,6 +328,18 @@ def test_an_override_is_kept_by_its_id() -> None:
     assert going.refused == () and going.overrides == ("fit",)
 
 
+def test_what_was_overridden_by_its_own_id_is_not_refused_again() -> None:
+    from ollamactl.core.lint import Lint
+
+    found = flight([LOADED], ONE, {**ONE, "OLLAMA_KV_CACHE_TYPE": "q9_9"})
+    assert [x.id for x in judged(bare_plan(), found, Request()).refused] == ["fit"]
+    lints = (Lint("kv_type_invalid", "error", "no such type"),)
+    assert judged(bare_plan(lints=lints), found, Request(overrides=("kv_type_invalid",))).refused == ()
+    slots = flight([LOADED], ONE, EIGHT)  # a cache type that is wrong does not hide that the slots do not fit
+    plan = judged(bare_plan(lints=lints), slots, Request(overrides=("kv_type_invalid",)))
+    assert [x.id for x in plan.refused] == ["fit"] and plan.overrides == ("kv_type_invalid",)
+
+
 def test_a_variable_that_is_given_back_takes_its_former_value() -> None:
     own = dropin.dropin_path("ollama.service")
     ours = Origin(layer="environment", file=own, line=3)

@@ -15,7 +15,6 @@ from ollamactl.core.checks import CHECKS, Check, Report, run
 from ollamactl.core.checks.base import ORDER
 from ollamactl.core.facts import Facts
 from ollamactl.core.feeds import FEEDS, Collector
-from ollamactl.core.source import Missing
 from ollamactl.errors import Exit, Failure
 from ollamactl.report import envelope, findings
 from ollamactl.report.text import Terminal
@@ -53,7 +52,9 @@ def kept_ignores(path: Path = IGNORE) -> dict[str, str]:
 @click.option("--model", metavar="NAME", default="", help="Look at findings about this model only.")
 @click.option("--only", metavar="ID", multiple=True, help="Run this check only (may be given several times).")
 @click.option("--ignore", metavar="ID", multiple=True, help="Count a finding and do not report it.")
-@click.option("--keep-ignore", metavar="ID=REASON", multiple=True, help="Ignore it for good, here: /etc/ollamactl/doctor-ignore.")
+@click.option(
+    "--keep-ignore", metavar="ID=REASON", multiple=True, help="Ignore it for good, here: /etc/ollamactl/doctor-ignore."
+)
 @click.option("--fail-on", type=click.Choice(["error", "warning", "info"]), default="error", show_default=True,
               help="Exit with 1 for findings from this severity on.")  # fmt: skip
 @click.option("--list", "listing", is_flag=True, help="List all checks and what each needs.")
@@ -132,7 +133,7 @@ def _about(report: Report, facts: Facts, model: str) -> Report:
     """Findings that name the model (or its file), and those about the host as a whole."""
     files = [r.model for r in facts.runners or () if r.name == model]
     words = [model, *(f.rsplit("/", 1)[-1][:19] for f in files)]
-    others = {m.name for m in (*(facts.loaded or ()), *(facts.installed or ()))} - {model}
+    others = ({m.name for m in facts.loaded or ()} | {m.name for m in facts.installed or ()}) - {model}
 
     def belongs(text: str) -> bool:
         return any(w in text for w in words) or not any(o in text for o in others)
@@ -204,6 +205,3 @@ def explain(name: str, no_color: bool, as_json: bool) -> int:
         return Exit.OK
     findings.explanation(Terminal(colour=False if no_color else None), check)
     return Exit.OK
-
-
-_ = Missing

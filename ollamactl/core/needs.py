@@ -87,6 +87,9 @@ class Signs:
         return tuple(f"{self.where}{f':{e.line}' if e.line else ''}: {e.text.strip()}" for e in list(events)[-most:])
 
 
+NO_SIGNS = Signs((), {}, "log")
+
+
 @made
 def signs(facts: Facts) -> Signs:
     """Every line about the judged start. Missing where neither a log nor a pasted text was read."""

@@ -75,7 +75,11 @@ _WORLDS = (
     ("wsl", r"\bWSL2?\b|microsoft-standard|/mnt/[a-z]/(?:Users|Windows)|\bsetx\b.*\bwsl\b|/etc/wsl\.conf|usr/lib/wsl"),
     ("snap", r"\bsnap (?:set|install|restart|get|list|services|logs|connect)\b|/snap/ollama|/var/snap/"),
     ("nixos", r"\bnixos\b|/nix/store/|services\.ollama"),
-    ("docker", r"\bdocker (?:run|compose|exec|logs|ps)\b|ollama/ollama|container_name:|^services:|\bpodman run\b|\brootless\b|rocminfo in container"),
+    (
+        "docker",
+        r"\bdocker (?:run|compose|exec|logs|ps)\b|ollama/ollama|container_name:|^services:|\bpodman run\b|\brootless\b|rocminfo in container"
+        r"|^\s*[\w.-]*ollama[\w.-]*\s+\| ",
+    ),
     ("darwin", r"launchctl|brew services|LaunchAgents?|/Applications/Ollama\.app|homebrew|\bmacOS\b"),
     ("windows", r"[A-Z]:\\|AppData|\$env:|\bsetx\b|ollama\.exe|taskkill"),
 )
@@ -101,8 +105,20 @@ def _with_log(facts: Facts, data: bytes, where: str) -> Facts | None:
     start = parsed.starts[-1] if parsed.starts else None
     says = start is not None and _says(start)
     told = facts.told
-    has = (told is not None and (told.variables or told.messages)) or facts.service or facts.unit_files or facts.loaded is not None
-    if not says and not parsed.systemd and not parsed.kernel and not parsed.complaints and not has and not facts.listeners:
+    has = (
+        (told is not None and (told.variables or told.messages))
+        or facts.service
+        or facts.unit_files
+        or facts.loaded is not None
+    )
+    if (
+        not says
+        and not parsed.systemd
+        and not parsed.kernel
+        and not parsed.complaints
+        and not has
+        and not facts.listeners
+    ):
         return None
     gone = Missing("unasked", "only a text was given")
     missing = {f: gone for f in Facts.__struct_fields__ if f not in ("schema", "taken", "origin", "missing", "told")}
@@ -195,7 +211,9 @@ class _Splitter:
 
     def _show(self, line: str) -> bool:
         found = _SHOW.match(line)
-        if (found and (found[1] in _SHOW_ONLY or self.show)) or (line.startswith("Environment=") and line.count("=") > 2):
+        if (found and (found[1] in _SHOW_ONLY or self.show)) or (
+            line.startswith("Environment=") and line.count("=") > 2
+        ):
             self.show.append(line)
             return True
         return False
@@ -218,7 +236,12 @@ class _Splitter:
                 at = {"*": "::", "localhost": "127.0.0.1", "": "::"}.get(at, at)
                 pid = found["pid"]
                 self.listeners.append(
-                    Listener(address=at, port=int(found["port"][:6]), pid=int(pid[:9]) if pid else None, name=found["name"] or "")
+                    Listener(
+                        address=at,
+                        port=int(found["port"][:6]),
+                        pid=int(pid[:9]) if pid else None,
+                        name=found["name"] or "",
+                    )
                 )
                 return
 
@@ -242,7 +265,9 @@ class _Splitter:
     def _set(self, name: str, value: str, scope: str, number: int, line: str) -> None:
         if len(self.variables) < 400:
             self.variables.append(
-                ToldVariable(name=name, value=value, scope=scope, where=self.where, line=number, text=line.strip()[:300])
+                ToldVariable(
+                    name=name, value=value, scope=scope, where=self.where, line=number, text=line.strip()[:300]
+                )
             )
 
     def _world(self, line: str) -> None:
@@ -322,7 +347,9 @@ def _plain(line: str) -> str:
 
 def _stub(files: list[UnitFile]) -> Service:
     main = next((f.path for f in files if f.role == "main"), "")
-    return Service(id="ollama.service", fragment_path=main, dropin_paths=tuple(f.path for f in files if f.role != "main"))
+    return Service(
+        id="ollama.service", fragment_path=main, dropin_paths=tuple(f.path for f in files if f.role != "main")
+    )
 
 
 def _unit_blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
@@ -359,7 +386,9 @@ def _block_end(lines: list[str], n: int) -> int:
         elif _PATH_LINE.match(line) and at > n:
             break
         elif line.strip() and line.lstrip()[0] not in "#;":
-            if line.lstrip()[0] in "[\"'" or (at == last + 1 and re.match(r"\s*\w+\s*:?\s*=?", line) and len(line) < 80 and "OLLAMA" in line):
+            if line.lstrip()[0] in "[\"'" or (
+                at == last + 1 and re.match(r"\s*\w+\s*:?\s*=?", line) and len(line) < 80 and "OLLAMA" in line
+            ):
                 last = at
                 continue
             break

@@ -46,11 +46,13 @@ def document(facts: Facts, report: Report, seconds: float) -> dict[str, Any]:
             for f in report.findings
         ],
         "skipped": [
-            {"check": s.check, "needs": s.fact, "reason": s.reason, "kind": s.kind, "hint": s.hint} for s in report.skipped
+            {"check": s.check, "needs": s.fact, "reason": s.reason, "kind": s.kind, "hint": s.hint}
+            for s in report.skipped
         ],
         "crashed": [{"check": c.check, "error": c.error} for c in report.crashed],
         "ignored": [
-            {"check": i.check, "severity": i.severity, "summary": i.summary, "reason": i.reason} for i in report.ignored
+            {"check": i.check, "severity": i.severity, "summary": i.summary, "reason": i.reason}
+            for i in report.ignored
         ],
         "checks": report.ran,
         "well": report.well,
@@ -80,7 +82,9 @@ def which_start(facts: Facts) -> str:
         return ""
     number = next((n for n, s in enumerate(log.starts, 1) if s == start), 0)
     at = f", {day(start.at)}" if start.at else ""
-    return f"judged: start {number} of {len(log.starts)} in the log{at} (lines {start.first_line} to {start.last_line})"
+    return (
+        f"judged: start {number} of {len(log.starts)} in the log{at} (lines {start.first_line} to {start.last_line})"
+    )
 
 
 def screen(out: Terminal, facts: Facts, report: Report, seconds: float, *, details: bool = False) -> None:
@@ -92,7 +96,7 @@ def screen(out: Terminal, facts: Facts, report: Report, seconds: float, *, detai
         _finding(out, finding)
     for crash in report.crashed:
         out.line()
-        out.wrap(f"{out.paint('CRASH', 'error')} {crash.check}: {crash.error}", hang=6)
+        out.wrap(f"{crash.check}: {crash.error}", hang=6, mark="CRASH", kind="error")
     out.line()
     out.wrap(summary(report), hang=2)
     _unseen(out, report, details)
@@ -112,7 +116,9 @@ def _finding(out: Terminal, finding: Finding) -> None:
 
 def summary(report: Report) -> str:
     counts = Counter(f.severity for f in report.findings)
-    parts = [f"{counts[s]} {s}{'s' * (counts[s] != 1 and s != 'info')}" for s in ("error", "warning", "info") if counts[s]]
+    parts = [
+        f"{counts[s]} {s}{'s' * (counts[s] != 1 and s != 'info')}" for s in ("error", "warning", "info") if counts[s]
+    ]
     well = f"{report.well} well"
     unseen = f"{len(report.skipped)} could not look"
     tail = [well] + ([unseen] if report.skipped else [])
@@ -139,6 +145,9 @@ def explanation(out: Terminal, check: Check) -> None:
     for name, label in (("Why", "why   "), ("Seen", "seen  "), ("Do", "do    ")):
         if text := check.part(name):
             out.wrap(f"{label} {text}", hang=7)
-    out.wrap(f"needs  {', '.join(check.needs) or 'nothing'}" + (f"; wants {', '.join(check.wants)}" if check.wants else ""), hang=7)
+    out.wrap(
+        f"needs  {', '.join(check.needs) or 'nothing'}" + (f"; wants {', '.join(check.wants)}" if check.wants else ""),
+        hang=7,
+    )
     if check.explains:
         out.wrap(f"stands above  {', '.join(sorted(check.explains))}", hang=7)

@@ -19,7 +19,26 @@ from ollamactl.core.checks import (
 from ollamactl.core.checks.base import CHECKS, Check, Crashed, Finding, Ignored, Report, Skipped, run
 
 __all__ = [
-    "CHECKS", "Check", "Crashed", "Finding", "Ignored", "Report", "Skipped", "run",
-    "arrived", "clients", "context", "exposure", "gpu", "loading", "memory", "models", "platforms", "service",
-    "slots", "storage", "unitfiles", "values",
-]  # fmt: skip
+    "CHECKS",
+    "Check",
+    "Crashed",
+    "Finding",
+    "Ignored",
+    "Report",
+    "Skipped",
+    "arrived",
+    "clients",
+    "context",
+    "exposure",
+    "gpu",
+    "loading",
+    "memory",
+    "models",
+    "platforms",
+    "run",
+    "service",
+    "slots",
+    "storage",
+    "unitfiles",
+    "values",
+]

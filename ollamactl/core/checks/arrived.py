@@ -7,17 +7,18 @@ from collections.abc import Iterator
 from ollamactl.core import settings, verify
 from ollamactl.core.checks.base import Finding, check, quote
 from ollamactl.core.facts import Effective, Facts, Process, Service, Start, Told
-from ollamactl.core.needs import Given, Signs
+from ollamactl.core.mismatch import Mismatch
+from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 SHELLS = ("shell", "profile")
 
 
-def _mismatches(facts: Facts, *ids: str) -> list[verify.Mismatch]:
+def _mismatches(facts: Facts, *ids: str) -> list[Mismatch]:
     return [m for m in verify.judge(facts, verify.managed_now(facts)).mismatches if m.id in ids]
 
 
 @check(weight=84, explains=("config_newer_than_process", "env_not_in_server_config"))
-def need_daemon_reload(signs: Signs = None, service: Service = None, facts: Facts = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def need_daemon_reload(facts: Facts, signs: Signs = NO_SIGNS, service: Service | None = None) -> Iterator[Finding]:
     """Unit files were changed and systemd was not told.
 
     Why: systemd keeps the unit as it was read; a restart without daemon-reload starts the old one, and says nothing.
@@ -32,13 +33,16 @@ def need_daemon_reload(signs: Signs = None, service: Service = None, facts: Fact
         if not broken:
             said = "the unit's files were changed after systemd read them: NeedDaemonReload=yes"
             yield Finding("warning", said, lost or ("systemctl show: NeedDaemonReload=yes",), fix)
-    elif signs is not None and signs.has("daemon_reload_needed"):
-        yield Finding("warning", "systemd says that the unit's files changed on disk", signs.lines(
-            "daemon_reload_needed"), fix)  # fmt: skip
+    elif signs.has("daemon_reload_needed"):
+        yield Finding(
+            "warning", "systemd says that the unit's files changed on disk", signs.lines("daemon_reload_needed"), fix
+        )
 
 
 @check(weight=80)
-def config_newer_than_process(facts: Facts, service: Service, effective: Effective, process: Process) -> Iterator[Finding]:
+def config_newer_than_process(
+    facts: Facts, service: Service, effective: Effective, process: Process
+) -> Iterator[Finding]:
     """The running process is older than its configuration.
 
     Why: a process keeps the environment with which it was started; files and systemd show what the next one gets.
@@ -96,7 +100,9 @@ def environment_file_overrides_dropin(effective: Effective) -> Iterator[Finding]
 
 
 @check(weight=80)
-def dropin_overridden_by_later_dropin(effective: Effective, service: Service, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def dropin_overridden_by_later_dropin(
+    effective: Effective, service: Service, signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """A drop-in sets a variable that a later drop-in sets again.
 
     Why: drop-ins are merged by file name and the last one wins; `override.conf` of `systemctl edit` sorts after
@@ -108,9 +114,10 @@ def dropin_overridden_by_later_dropin(effective: Effective, service: Service, si
         if v.origin.layer != "environment" or v.origin.file == service.fragment_path:
             continue
         lost = [
-            (value, o) for value, o in v.shadowed
+            (value, o)
+            for value, o in v.shadowed
             if o.layer == "environment" and o.file not in (service.fragment_path, v.origin.file) and value != v.value
-        ]  # fmt: skip
+        ]
         if lost and (name.startswith(("OLLAMA_", "LLAMA_")) or name in settings.REGISTRY):
             value, origin = lost[-1]
             yield Finding(
@@ -148,7 +155,9 @@ def dropin_drops_earlier_environment(effective: Effective, facts: Facts) -> Iter
 
 
 @check(weight=78)
-def env_set_in_shell_not_service(given: tuple[Given, ...], start: Start = None, told: Told = None, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def env_set_in_shell_not_service(
+    given: tuple[Given, ...], start: Start | None = None, told: Told | None = None, signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """A variable was exported in a shell, and the service never sees it.
 
     Why: a systemd service has an environment of its own; ~/.bashrc, /etc/environment and `export` do not reach it.
@@ -160,9 +169,9 @@ def env_set_in_shell_not_service(given: tuple[Given, ...], start: Start = None, 
         if one.scope not in SHELLS or setting is None or not one.name.startswith(("OLLAMA_", "CUDA_", "HSA_")):
             continue
         config = (start.config if start else None) or {}
-        if one.name in config and settings.same(setting, one.value, config[one.name], start.version):
+        if one.name in config and settings.same(setting, one.value, config[one.name], start.version if start else ""):
             continue
-        by_hand = signs is not None and signs.has("serve_by_hand")
+        by_hand = signs.has("serve_by_hand")
         if by_hand and one.name not in config:
             continue
         said = f"{one.name}={one.value} is set in a shell only"

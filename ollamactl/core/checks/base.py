@@ -109,7 +109,8 @@ def check(*, weight: int = 50, explains: Iterable[str] = ()) -> Callable[[Functi
     def register(function: Function) -> Function:
         doc = inspect.cleandoc(function.__doc__ or "")
         title, _, text = doc.partition("\n")
-        needs, wants = [], []
+        needs: list[str] = []
+        wants: list[str] = []
         for name, parameter in inspect.signature(function).parameters.items():
             (needs if parameter.default is inspect.Parameter.empty else wants).append(name)
         name = function.__name__
@@ -152,7 +153,7 @@ def _arguments(one: Check, facts: Facts, cache: dict[str, Any]) -> dict[str, Any
         if isinstance(value, Missing):
             if name in one.needs:
                 return Skipped(one.id, name, str(value), value.hint or _hint(value), value.kind)
-            value = None
+            continue  # the argument's default
         values[name] = value
     return values
 
@@ -179,7 +180,9 @@ def _arranged(found: list[Finding]) -> list[Finding]:
     present = {f.check for f in found}
     under: dict[str, str] = {}
     for finding in found:
-        by = next((c.check for c in found if finding.check in CHECKS[c.check].explains and c.check != finding.check), "")
+        by = next(
+            (c.check for c in found if finding.check in CHECKS[c.check].explains and c.check != finding.check), ""
+        )
         if by:
             under[finding.check] = by
     for name in list(under):  # what is itself explained is no root
@@ -215,7 +218,9 @@ def quote(event: LogEvent | Evidence | None, where: str = "log") -> str:
     return f"{place}{f':{event.line}' if event.line else ''}: {event.text.strip()}"
 
 
-def assignments(files: Iterable[UnitFile], key: str, section: str = "Service") -> Iterator[tuple[UnitFile, Assignment]]:
+def assignments(
+    files: Iterable[UnitFile], key: str, section: str = "Service"
+) -> Iterator[tuple[UnitFile, Assignment]]:
     for file in files:
         for one in file.assignments:
             if one.section == section and one.key == key:

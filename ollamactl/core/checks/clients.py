@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ollamactl.core.checks.base import Finding, check, quote, seconds, times
 from ollamactl.core.checks.slots import _work
 from ollamactl.core.facts import Facts, Request, Start
-from ollamactl.core.needs import Given, Signs
+from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 CLUSTER = 3  # failures with the same duration that make a time-out
 NEAR = 0.02  # of it
@@ -16,8 +16,10 @@ NEAR = 0.02  # of it
 
 def clusters(failed: tuple[Request, ...]) -> list[tuple[float, list[Request]]]:
     """Requests given up after the same time, the largest group first: (seconds, requests)."""
-    rows = sorted((r for r in failed if r.status in (499, 500, 504) and _work(r.path) and r.seconds >= 9.5),
-                  key=lambda r: r.seconds)  # fmt: skip
+    rows = sorted(
+        (r for r in failed if r.status in (499, 500, 504) and _work(r.path) and r.seconds >= 9.5),
+        key=lambda r: r.seconds,
+    )
     groups: list[list[Request]] = []
     for row in rows:
         if groups and row.seconds <= groups[-1][0].seconds * (1 + NEAR) + 0.3:
@@ -29,7 +31,10 @@ def clusters(failed: tuple[Request, ...]) -> list[tuple[float, list[Request]]]:
 
 
 def _is_round(value: float) -> bool:
-    return any(abs(value - limit) < max(0.6, limit * 0.006) for limit in (10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600, 900))
+    return any(
+        abs(value - limit) < max(0.6, limit * 0.006)
+        for limit in (10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600, 900)
+    )
 
 
 def _round(group: list[Request]) -> float:
@@ -38,13 +43,22 @@ def _round(group: list[Request]) -> float:
 
 
 def _shown(group: list[Request]) -> tuple[str, ...]:
-    return tuple(f"log{f':{r.line}' if r.line else ''}: [GIN] {r.status} | {seconds(r.seconds)} | {r.method} {r.path}"
-                 for r in group[-3:])  # fmt: skip
+    return tuple(
+        f"log{f':{r.line}' if r.line else ''}: [GIN] {r.status} | {seconds(r.seconds)} | {r.method} {r.path}"
+        for r in group[-3:]
+    )
 
 
-@check(weight=62, explains=("queue_wait_exceeds_client_timeout", "request_never_reaches_slot",
-                            "request_running_invisible_in_log", "overload_512_default_queue"))  # fmt: skip
-def client_timeout_500_clusters(start: Start, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+@check(
+    weight=62,
+    explains=(
+        "queue_wait_exceeds_client_timeout",
+        "request_never_reaches_slot",
+        "request_running_invisible_in_log",
+        "overload_512_default_queue",
+    ),
+)
+def client_timeout_500_clusters(start: Start, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Clients give up after a fixed time, and the server writes 500.
 
     Why: when a client hangs up the request ends with 500 (499 during a load); many of the same length are its time-out,
@@ -58,8 +72,12 @@ def client_timeout_500_clusters(start: Start, signs: Signs = None) -> Iterator[F
     if found and not rising:
         at, group = found[0]
         said = f"{times(len(group), 'request')} ended with {group[0].status} after {seconds(at)}: a client's time-out"
-        yield Finding("warning", said, (*_shown(group), *(signs.lines("client_gone", most=1) if signs else ())),
-                      f"raise the client's time-out above {seconds(at)}, or shorten answers: ollamactl plan")  # fmt: skip
+        yield Finding(
+            "warning",
+            said,
+            (*_shown(group), *(signs.lines("client_gone", most=1))),
+            f"raise the client's time-out above {seconds(at)}, or shorten answers: ollamactl plan",
+        )
 
 
 def _is_minute(at: float) -> bool:
@@ -67,7 +85,7 @@ def _is_minute(at: float) -> bool:
 
 
 @check(weight=63, explains=("client_timeout_500_clusters",))
-def proxy_timeout_60s(start: Start = None, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def proxy_timeout_60s(start: Start | None = None, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Something between client and server cuts at 60 seconds.
 
     Why: 60 s is the default of nginx and of load balancers; Ollama sends nothing before the first token.
@@ -75,19 +93,31 @@ def proxy_timeout_60s(start: Start = None, signs: Signs = None) -> Iterator[Find
     Do: raise proxy_read_timeout, or stream.
     """
     found = [c for c in clusters(start.failed)[:1] if _is_minute(c[0])] if start else []
-    single = [] if start and clusters(start.failed) else [r for r in (start.failed if start else ()) if r.status in (500, 499, 504) and 59 <= r.seconds <= 60.6 and _work(r.path)]
-    gateway = signs.lines("gateway_timeout") if signs else ()
+    single = (
+        []
+        if start and clusters(start.failed)
+        else [
+            r
+            for r in (start.failed if start else ())
+            if r.status in (500, 499, 504) and 59 <= r.seconds <= 60.6 and _work(r.path)
+        ]
+    )
+    gateway = signs.lines("gateway_timeout")
     fix = "proxy_read_timeout 600s; proxy_buffering off;    # in the location of nginx, then: sudo nginx -s reload"
     if found or single:
         group = found[0][1] if found else single
-        yield Finding("warning", f"{times(len(group), 'request')} ended with {group[0].status} after 60 s: a proxy's time-out",
-                      (*_shown(group), *gateway), fix)  # fmt: skip
+        yield Finding(
+            "warning",
+            f"{times(len(group), 'request')} ended with {group[0].status} after 60 s: a proxy's time-out",
+            (*_shown(group), *gateway),
+            fix,
+        )
     elif gateway:
         yield Finding("warning", "a proxy in front gave up waiting (504)", gateway, fix)
 
 
 @check(weight=64, explains=("client_timeout_500_clusters",))
-def queue_wait_exceeds_client_timeout(start: Start = None, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def queue_wait_exceeds_client_timeout(start: Start | None = None, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Requests wait longer for a slot than their clients do.
 
     Why: with few slots a burst is served one by one; Ollama sends no header while a request waits, so the client's or
@@ -101,9 +131,13 @@ def queue_wait_exceeds_client_timeout(start: Start = None, signs: Signs = None) 
         slow = [r for r in start.recent if r.seconds > 60][-3:]
         said = f"requests wait for one another: each ends {seconds(step)} after the one before, up to {seconds(max(r.seconds for r in start.recent))}"
         yield Finding("warning", said, (*_shown(slow), *_shown(list(start.failed[-2:]))), fix)
-    elif signs is not None and signs.has("awaiting_headers"):
-        yield Finding("warning", "a client or proxy gave up while its request waited: nothing is sent before the first token",
-                      signs.lines("awaiting_headers"), fix)  # fmt: skip
+    elif signs.has("awaiting_headers"):
+        yield Finding(
+            "warning",
+            "a client or proxy gave up while its request waited: nothing is sent before the first token",
+            signs.lines("awaiting_headers"),
+            fix,
+        )
 
 
 def _rising(start: Start) -> float:
@@ -126,7 +160,7 @@ def _rising(start: Start) -> float:
 
 
 @check(weight=66, explains=("vram_recovery_timeout", "load_timeout", "client_timeout_500_clusters"))
-def client_timeout_during_load(signs: Signs, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def client_timeout_during_load(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """A client gave up while its model was being loaded, so the load was thrown away.
 
     Why: a cold load takes longer than the client waits; each attempt starts anew.
@@ -136,14 +170,18 @@ def client_timeout_during_load(signs: Signs, start: Start = None) -> Iterator[Fi
     gone = signs.of("client_gone_during_load", "load_cancelled")
     if not gone:
         return
-    after = [x for x in (start.loads if start else ()) if x.outcome == "loaded" and (x.line or 0) > (gone[-1].line or 0)]
+    after = [
+        x for x in (start.loads if start else ()) if x.outcome == "loaded" and (x.line or 0) > (gone[-1].line or 0)
+    ]
     served = [r for r in (start.recent if start else ()) if r.status == 200 and (r.line or 0) > (gone[-1].line or 0)]
     cured = bool(served) and bool(after) and len(gone) < 3
-    yield Finding("info" if cured else "warning",
-                  f"{times(signs.count('client_gone_during_load') or len(gone), 'load')} given up because the client hung up",
-                  signs.lines("client_gone_during_load", "load_cancelled"),
-                  "sudo ollamactl apply --keep-alive 1h    # and raise the client's time-out",
-                  weight=66 if not cured else 20)  # fmt: skip
+    yield Finding(
+        "info" if cured else "warning",
+        f"{times(signs.count('client_gone_during_load') or len(gone), 'load')} given up because the client hung up",
+        signs.lines("client_gone_during_load", "load_cancelled"),
+        "sudo ollamactl apply --keep-alive 1h    # and raise the client's time-out",
+        weight=66 if not cured else 20,
+    )
 
 
 @check(weight=50)
@@ -156,8 +194,12 @@ def request_running_invisible_in_log(start: Start, facts: Facts) -> Iterator[Fin
     """
     long = [r for r in start.failed if r.status in (499, 500) and r.seconds >= 630 and _work(r.path)]
     if long and not clusters(tuple(long)):
-        yield Finding("warning", f"a request ran for {seconds(long[-1].seconds)} and was in no log before its end",
-                      _shown(long), "send \"options\": {\"num_predict\": 2048} with requests")  # fmt: skip
+        yield Finding(
+            "warning",
+            f"a request ran for {seconds(long[-1].seconds)} and was in no log before its end",
+            _shown(long),
+            'send "options": {"num_predict": 2048} with requests',
+        )
 
 
 @check(weight=60)
@@ -168,8 +210,10 @@ def request_never_reaches_slot(start: Start, release: tuple[int, ...], signs: Si
     Seen: a long failed request, and no line of a slot meanwhile, though this release prints one for each.
     Do: restart the server; upgrade.
     """
-    long = [r for r in start.failed if r.status in (499, 500) and r.seconds >= 120 and _work(r.path) and r.at is not None]
-    if not long or release and release < (0, 30) or signs.has("client_gone_during_load"):
+    long = [
+        r for r in start.failed if r.status in (499, 500) and r.seconds >= 120 and _work(r.path) and r.at is not None
+    ]
+    if not long or (release and release < (0, 30)) or signs.has("client_gone_during_load"):
         return
     if not release and not any("llama-server" in x.text for x in start.loads) and not signs.has("slot_launched"):
         return
@@ -177,53 +221,73 @@ def request_never_reaches_slot(start: Start, release: tuple[int, ...], signs: Si
         begun = (request.at or 0) - request.seconds
         slots = [e for e in signs.of("slot_launched") if e.at is not None]
         loads = [x for x in start.loads if x.at is not None and begun - 1 <= x.at <= (request.at or 0)]
-        served = [r for r in start.recent if r.status == 200 and r.at is not None and begun <= r.at <= (request.at or 0)]
+        served = [
+            r for r in start.recent if r.status == 200 and r.at is not None and begun <= r.at <= (request.at or 0)
+        ]
         between = [e for e in slots if begun - 1 <= (e.at or 0) <= (request.at or 0)]
         seen = signs.count("slot_launched") <= len(slots) or not signs.count("slot_launched")
         if not between and not loads and not served and seen and not start.loads[-1:] == ():
-            yield Finding("warning", f"a request of {seconds(request.seconds)} never reached a slot", _shown([request]),
-                          "sudo systemctl restart ollama    # and upgrade")  # fmt: skip
+            yield Finding(
+                "warning",
+                f"a request of {seconds(request.seconds)} never reached a slot",
+                _shown([request]),
+                "sudo systemctl restart ollama    # and upgrade",
+            )
             return
 
 
 @check(weight=58)
-def client_host_differs_from_server(signs: Signs = None, start: Start = None, given: tuple[Given, ...] = (), facts: Facts = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def client_host_differs_from_server(
+    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
     """The `ollama` command asks another address than the server listens on.
 
     Why: the command reads OLLAMA_HOST of its own shell; the server's setting does not reach it.
     Seen: the server's address, and a client that cannot connect.
     Do: export OLLAMA_HOST in the shell.
     """
-    hosts = [g for g in given or () if g.name == "OLLAMA_HOST"]
+    hosts = [g for g in given if g.name == "OLLAMA_HOST"]
     ports = {m[1] for g in hosts if (m := re.search(r":(\d+)", g.value))}
     listening = start.listening if start else ""
     port = listening.rsplit(":", 1)[-1] if listening else next(iter(ports), "")
-    cannot = signs is not None and signs.has("client_cannot_connect", "connection_refused")
-    if cannot and signs is not None and port and port != "11434" and not signs.has("unit:main_exited"):
+    cannot = signs.has("client_cannot_connect", "connection_refused")
+    if cannot and port and port != "11434" and not signs.has("unit:main_exited"):
         lines = signs.lines("client_cannot_connect", "connection_refused")
         told = " ".join(lines)
         if port in told:
             return
         said = f"the server listens on port {port}, the command asks 11434"
-        yield Finding("warning", said, (quote(start.listening_line) if start else hosts[0].place, *lines),
-                      f"export OLLAMA_HOST=127.0.0.1:{port}")  # fmt: skip
+        yield Finding(
+            "warning",
+            said,
+            (quote(start.listening_line) if start else hosts[0].place, *lines),
+            f"export OLLAMA_HOST=127.0.0.1:{port}",
+        )
 
 
 @check(weight=42)
-def server_not_reachable(signs: Signs, facts: Facts, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def server_not_reachable(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
     """A client could not connect.
 
     Why: no server runs, it listens elsewhere, or a firewall is between.
     Seen: "connection refused", "could not connect to ollama app".
     Do: look whether it runs: systemctl status ollama; ollamactl doctor on that host.
     """
-    if signs.has("client_cannot_connect", "connection_refused") and not (start and start.listening) and facts.service is None:
-        yield Finding("error", "a client could not connect to the server", signs.lines("client_cannot_connect", "connection_refused"),
-                      "systemctl status ollama; sudo ollamactl doctor")  # fmt: skip
+    if (
+        signs.has("client_cannot_connect", "connection_refused")
+        and not (start and start.listening)
+        and facts.service is None
+    ):
+        yield Finding(
+            "error",
+            "a client could not connect to the server",
+            signs.lines("client_cannot_connect", "connection_refused"),
+            "systemctl status ollama; sudo ollamactl doctor",
+        )
 
 
 @check(weight=62)
-def client_num_ctx_not_sent(signs: Signs, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def client_num_ctx_not_sent(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """A client's context length does not reach the server.
 
     Why: only Ollama's native API carries num_ctx; the OpenAI form (/v1/…) has no such field.
@@ -234,12 +298,18 @@ def client_num_ctx_not_sent(signs: Signs, start: Start = None) -> Iterator[Findi
     if signs.has("num_ctx_on_v1"):
         yield Finding("warning", "num_ctx is sent where the API has no such field", signs.lines("num_ctx_on_v1"), fix)
     elif signs.has("num_ctx_not_in_modelfile") and signs.has("num_ctx_expected"):
-        yield Finding("warning", "the client's context length is not sent as num_ctx",
-                      signs.lines("num_ctx_expected", "num_ctx_not_in_modelfile"), fix)  # fmt: skip
+        yield Finding(
+            "warning",
+            "the client's context length is not sent as num_ctx",
+            signs.lines("num_ctx_expected", "num_ctx_not_in_modelfile"),
+            fix,
+        )
 
 
 @check(weight=40)
-def client_overrides_keep_alive(signs: Signs = None, start: Start = None, facts: Facts = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def client_overrides_keep_alive(
+    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None
+) -> Iterator[Finding]:
     """A client sends its own keep_alive, which beats the server's.
 
     Why: keep_alive of a request counts until the next one; many integrations send five minutes, or 0.
@@ -249,21 +319,32 @@ def client_overrides_keep_alive(signs: Signs = None, start: Start = None, facts:
     config = (start.config if start else None) or {}
     keep = config.get("OLLAMA_KEEP_ALIVE", "")
     forever = keep.startswith("2562047h")
-    lines = signs.lines("until_soon") if signs else ()
-    if lines and signs is not None and (forever or signs.has("keep_alive_expected") or _hours(keep) >= 1):
-        yield Finding("warning", "a client's keep_alive beats the server's: the model goes earlier than set",
-                      (*lines, quote(start.config_line) if start else ""), "set keep_alive in the client: \"keep_alive\": -1")  # fmt: skip
+    lines = signs.lines("until_soon")
+    if lines and (forever or signs.has("keep_alive_expected") or _hours(keep) >= 1):
+        yield Finding(
+            "warning",
+            "a client's keep_alive beats the server's: the model goes earlier than set",
+            (*lines, quote(start.config_line) if start else ""),
+            'set keep_alive in the client: "keep_alive": -1',
+        )
         return
     gaps = _early_reloads(start) if start and (forever or _hours(keep) >= 1) else []
     if gaps:
-        yield Finding("warning", f"the model was unloaded though OLLAMA_KEEP_ALIVE is {'for ever' if forever else keep}: a client sends its own",
-                      (*gaps[-3:], quote(start.config_line) if start else ""), "set keep_alive in the client: \"keep_alive\": -1")  # fmt: skip
+        yield Finding(
+            "warning",
+            f"the model was unloaded though OLLAMA_KEEP_ALIVE is {'for ever' if forever else keep}: a client sends its own",
+            (*gaps[-3:], quote(start.config_line) if start else ""),
+            'set keep_alive in the client: "keep_alive": -1',
+        )
         return
     slow = _alternating(start) if start else 0
     if slow:
-        yield Finding("warning", "requests alternate between fast and slow: the model is loaded anew for some of them",
-                      tuple(r.text for r in (start.requests if start else ()) if _work(r.path))[:3],
-                      "compare keep_alive and num_ctx in the clients' requests")  # fmt: skip
+        yield Finding(
+            "warning",
+            "requests alternate between fast and slow: the model is loaded anew for some of them",
+            tuple(r.text for r in (start.requests if start else ()) if _work(r.path))[:3],
+            "compare keep_alive and num_ctx in the clients' requests",
+        )
 
 
 def _hours(text: str) -> float:
@@ -275,8 +356,19 @@ def _early_reloads(start: Start) -> list[str]:
     """Loads of a model that was loaded before with the same options, nothing else between: it was unloaded."""
     found = []
     for before, after in zip(start.loads, start.loads[1:], strict=False):
-        same = (before.model, before.context, before.slots, before.gpu_layers) == (after.model, after.context, after.slots, after.gpu_layers)
-        if same and before.outcome == after.outcome == "loaded" and before.at and after.at and after.at - before.at > 60:
+        same = (before.model, before.context, before.slots, before.gpu_layers) == (
+            after.model,
+            after.context,
+            after.slots,
+            after.gpu_layers,
+        )
+        if (
+            same
+            and before.outcome == after.outcome == "loaded"
+            and before.at
+            and after.at
+            and after.at - before.at > 60
+        ):
             found.append(after.text)
     return found
 
@@ -310,18 +402,28 @@ def invalid_option_flood(signs: Signs) -> Iterator[Finding]:
 
 
 @check(weight=58)
-def origin_not_allowed_403(signs: Signs = None, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def origin_not_allowed_403(signs: Signs = NO_SIGNS, start: Start | None = None) -> Iterator[Finding]:
     """A web page or browser extension is refused.
 
     Why: a request with an Origin that is not allowed gets 403 at once; curl sends none and works.
     Seen: 403 within a millisecond on API paths.
     Do: OLLAMA_ORIGINS with that origin.
     """
-    refused = [r for r in (start.requests if start else ()) if r.status == 403 and r.seconds_min < 0.05 and r.path != "/"]
-    lines = signs.lines("forbidden_origin") if signs else ()
+    refused = [
+        r for r in (start.requests if start else ()) if r.status == 403 and r.seconds_min < 0.05 and r.path != "/"
+    ]
+    lines = signs.lines("forbidden_origin")
     if refused or lines:
         count = sum(r.count for r in refused)
-        said = f"{times(count, 'request')} refused with 403: the web origin is not allowed" if count else "the web origin is not allowed (403)"
+        said = (
+            f"{times(count, 'request')} refused with 403: the web origin is not allowed"
+            if count
+            else "the web origin is not allowed (403)"
+        )
         origin = "chrome-extension://*,moz-extension://*"
-        yield Finding("warning", said, (*(r.text for r in refused[:3]), *lines),
-                      f"sudo ollamactl apply --set 'OLLAMA_ORIGINS={origin}'")  # fmt: skip
+        yield Finding(
+            "warning",
+            said,
+            (*(r.text for r in refused[:3]), *lines),
+            f"sudo ollamactl apply --set 'OLLAMA_ORIGINS={origin}'",
+        )

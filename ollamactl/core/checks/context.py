@@ -5,22 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, gib, quote, times
+from ollamactl.core.checks.base import Finding, Severity, check, gib, quote, times
 from ollamactl.core.checks.slots import is_embedding
 from ollamactl.core.facts import Facts, Load, Start
-from ollamactl.core.needs import Given, Signs
+from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 
 def on_host(load: Load) -> bool:
     """Whether part of the model's layers stayed off the GPU."""
-    return load.offloaded is not None and 0 < load.offloaded[0] < load.offloaded[1] - 1 or (
-        load.offloaded is not None and load.offloaded[0] == load.offloaded[1] - 1 and load.offloaded[1] > 1)  # fmt: skip
+    return (load.offloaded is not None and 0 < load.offloaded[0] < load.offloaded[1] - 1) or (
+        load.offloaded is not None and load.offloaded[0] == load.offloaded[1] - 1 and load.offloaded[1] > 1
+    )
 
 
 def spilled(start: Start) -> list[Load]:
     """Loads of which layers are left to the CPU though a GPU is there; not where the request asked for that."""
-    return [x for x in start.loads if x.outcome == "loaded" and x.offloaded and x.offloaded[0] < x.offloaded[1]
-            and x.gpu_layers != 0 and not is_embedding(x)]  # fmt: skip
+    return [
+        x
+        for x in start.loads
+        if x.outcome == "loaded"
+        and x.offloaded
+        and x.offloaded[0] < x.offloaded[1]
+        and x.gpu_layers != 0
+        and not is_embedding(x)
+    ]
 
 
 def kv_bytes(load: Load) -> int:
@@ -37,7 +45,7 @@ def newest(loads: list[Load], start: Start) -> Load | None:
 
 
 @check(weight=60, explains=("client_num_ctx_not_sent", "num_ctx_capped_to_trained_context"))
-def prompt_truncated(signs: Signs, start: Start = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+def prompt_truncated(signs: Signs, start: Start | None = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:
     """Prompts were longer than the context and were cut.
 
     Why: what does not fit is thrown away without an error for the client; since 0.30.9 only half of the window is kept.
@@ -49,8 +57,12 @@ def prompt_truncated(signs: Signs, start: Start = None, given: tuple[Given, ...]
     shifted = signs.count("slot_truncated") + (signs.count("context_shift") if not events else 0)
     if not count and not (shifted >= 2 or signs.count("slot_truncated")):
         if signs.has("prompt_half"):
-            yield Finding("warning", "a prompt longer than the context was cut to half of it", signs.lines("prompt_half"),
-                          "sudo ollamactl apply --context-length 65536")  # fmt: skip
+            yield Finding(
+                "warning",
+                "a prompt longer than the context was cut to half of it",
+                signs.lines("prompt_half"),
+                "sudo ollamactl apply --context-length 65536",
+            )
         return
     limits = [int(e.fields["limit"]) for e in events if e.fields.get("limit", "").isdigit()]
     prompts = [int(e.fields["prompt"]) for e in events if e.fields.get("prompt", "").isdigit()]
@@ -67,9 +79,13 @@ def prompt_truncated(signs: Signs, start: Start = None, given: tuple[Given, ...]
     lines = signs.quotes(events or signs.of("slot_truncated", "context_shift"))
     trained = max((x.trained_context or 0 for x in (start.loads if start else ())), default=0)
     over = f"    # the model was trained for {trained:,}" if trained and trained < need else ""
-    yield Finding("warning", said, (*lines, quote(start.config_line) if start else ""),
-                  f"sudo ollamactl plan --context-length {need}; sudo ollamactl apply --context-length {min(need, trained or need)}{over}",
-                  ("answers rest on a part of the prompt, with status 200",))  # fmt: skip
+    yield Finding(
+        "warning",
+        said,
+        (*lines, quote(start.config_line) if start else ""),
+        f"sudo ollamactl plan --context-length {need}; sudo ollamactl apply --context-length {min(need, trained or need)}{over}",
+        consequences=("answers rest on a part of the prompt, with status 200",),
+    )
 
 
 @check(weight=30)
@@ -84,8 +100,12 @@ def num_ctx_capped_to_trained_context(signs: Signs) -> Iterator[Finding]:
     if events:
         one = events[-1].fields
         said = f"a context of {one.get('num_ctx', '?')} was asked for, the model was trained for {one.get('n_ctx_train', '?')}"
-        yield Finding("info", f"{said}: it is clipped", signs.lines("num_ctx_capped"),
-                      f"sudo ollamactl apply --context-length {one.get('n_ctx_train', '4096')}")  # fmt: skip
+        yield Finding(
+            "info",
+            f"{said}: it is clipped",
+            signs.lines("num_ctx_capped"),
+            f"sudo ollamactl apply --context-length {one.get('n_ctx_train', '4096')}",
+        )
 
 
 def _tiered(load: Load, start: Start) -> bool:
@@ -94,9 +114,20 @@ def _tiered(load: Load, start: Start) -> bool:
     return default > 4096 and load.context == default
 
 
-@check(weight=74, explains=("partial_offload", "kv_cache_exceeds_vram", "load_oom", "context_multiplied_by_parallel",
-                            "runner_crash_on_load", "discovery_ok_but_runner_cpu"))  # fmt: skip
-def vram_tiered_default_context(facts: Facts, signs: Signs = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+@check(
+    weight=74,
+    explains=(
+        "partial_offload",
+        "kv_cache_exceeds_vram",
+        "load_oom",
+        "context_multiplied_by_parallel",
+        "runner_crash_on_load",
+        "discovery_ok_but_runner_cpu",
+    ),
+)
+def vram_tiered_default_context(
+    facts: Facts, signs: Signs = NO_SIGNS, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
     """The default context comes from the amount of VRAM, and is too long for it.
 
     Why: since 0.15.5 it is 32k from 23 GiB and 256k from 47 GiB of total VRAM; each slot gets that much, so that layers
@@ -109,10 +140,16 @@ def vram_tiered_default_context(facts: Facts, signs: Signs = None, given: tuple[
     if start is None or not start.default_context or start.default_context <= 4096:
         big = [m for m in facts.loaded or () if m.context in (32768, 262144) and m.size_vram < m.size]
         if big and start is None:
-            yield Finding("warning", f"{big[0].name} is loaded with a context of {big[0].context:,} and part of it is on the CPU",
-                          (f"ollama ps: {big[0].name} {gib(big[0].size)} CONTEXT {big[0].context}",), fix)  # fmt: skip
-        elif signs is not None and signs.has("tier_default"):
-            yield Finding("warning", "the default context follows the VRAM and is long", signs.lines("tier_default"), fix)
+            yield Finding(
+                "warning",
+                f"{big[0].name} is loaded with a context of {big[0].context:,} and part of it is on the CPU",
+                (f"ollama ps: {big[0].name} {gib(big[0].size)} CONTEXT {big[0].context}",),
+                fix,
+            )
+        elif signs.has("tier_default"):
+            yield Finding(
+                "warning", "the default context follows the VRAM and is long", signs.lines("tier_default"), fix
+            )
         return
     tier = f"the default context is {start.default_context:,} tokens, by {gib(start.total_vram)} of VRAM"
     line = next((f"log: default_num_ctx={start.default_context}" for _ in (0,)), "")
@@ -128,24 +165,35 @@ def vram_tiered_default_context(facts: Facts, signs: Signs = None, given: tuple[
         return
     slots = (start.config or {}).get("OLLAMA_NUM_PARALLEL", "1")
     many = slots.isdigit() and int(slots) > 1
-    reduced = signs is not None and signs.has("context_reduced")
+    reduced = signs.has("context_reduced")
     unset = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") in ("", "0")
     if not unset:
         return
     if many or reduced:
-        said = f"{tier}" + (f", times {slots} slots: {int(slots) * start.default_context:,} tokens of cache" if many else "")
-        failing = signs is not None and signs.has("unit:oom_killed", "kernel:oom_killed")
+        said = f"{tier}" + (
+            f", times {slots} slots: {int(slots) * start.default_context:,} tokens of cache" if many else ""
+        )
+        failing = signs.has("unit:oom_killed", "kernel:oom_killed")
         loaded = bool(start.loads)
-        severity = "error" if failing else "warning" if reduced or not loaded else "info"
-        yield Finding(severity, said, (line, quote(start.config_line),  # type: ignore[arg-type]
-                      *(signs.lines("context_reduced") if signs else ())), fix)  # fmt: skip
+        severity: Severity = "error" if failing else "warning" if reduced or not loaded else "info"
+        yield Finding(
+            severity,
+            said,
+            (
+                line,
+                quote(start.config_line),
+                *(signs.lines("context_reduced")),
+            ),
+            fix,
+        )
     else:
         yield Finding("info", tier, (line, quote(start.config_line)), fix, weight=14)
 
 
-@check(weight=70, explains=("load_oom", "kv_cache_exceeds_vram", "runner_crash_on_load", "partial_offload",
-                            "ram_too_small", "per_slot_context_smaller_than_believed"))  # fmt: skip
-def context_multiplied_by_parallel(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+@check(weight=70, explains=("load_oom", "kv_cache_exceeds_vram", "runner_crash_on_load", "ram_too_small"))
+def context_multiplied_by_parallel(
+    facts: Facts, signs: Signs = NO_SIGNS, release: tuple[int, ...] = ()
+) -> Iterator[Finding]:
     """Each slot has a context of its own: the cache is context × slots.
 
     Why: Ollama passes the engine -c = num_ctx × slots; 20 slots of 32k are a cache of 655,360 tokens.
@@ -155,30 +203,48 @@ def context_multiplied_by_parallel(facts: Facts, signs: Signs = None) -> Iterato
     start = facts.start
     loads = [x for x in (start.loads if start else ()) if (x.slots or 1) > 1 and x.context_total and x.slots]
     if not loads or start is None:
-        if signs is not None and signs.has("kv_size_times"):
+        if signs.has("kv_size_times"):
             event = signs.of("kv_size_times")[-1]
             total, each = int(event.fields.get("total", "0")), int(event.fields.get("each", "0") or 1)
             if each and total >= 2 * each:
                 failed = signs.has("alloc_failed", "out_of_memory", "load_failed")
                 said = f"a cache of {total:,} tokens: {total // each} slots of {each:,}"
-                yield Finding("error" if failed else "info", said, signs.lines("kv_size_times", "alloc_failed"),
-                              "sudo ollamactl apply --parallel 2")  # fmt: skip
+                yield Finding(
+                    "error" if failed else "info",
+                    said,
+                    signs.lines("kv_size_times", "alloc_failed"),
+                    "sudo ollamactl apply --parallel 2",
+                )
         return
     load = loads[-1]
     slots, total = load.slots or 1, load.context_total or 0
-    failed = load.outcome == "failed" and re.search(r"(?i)alloc|memory|buffer", load.error + " ".join(
-        e.text for e in (signs.of("alloc_failed", "out_of_memory") if signs else ()))) is not None  # fmt: skip
+    auto = (start.config or {}).get("OLLAMA_NUM_PARALLEL", "0") == "0" and () < release < (0, 10)
+    failed = (
+        load.outcome == "failed"
+        and re.search(
+            r"(?i)alloc|memory|buffer",
+            load.error + " ".join(e.text for e in (signs.of("alloc_failed", "out_of_memory"))),
+        )
+        is not None
+    )
     spill = load in spilled(start)
     said = f"the cache holds {total:,} tokens: {slots} slots of {total // slots:,} each"
     said += ", and cannot be allocated" if failed else ", and layers go to the CPU" if spill else ""
     evidence = (load.text, load.error[:300] if failed else "", *(b.text for b in load.buffers if b.kind == "kv"))
-    severity = "error" if failed else "warning" if spill else "info"
-    yield Finding(severity, said, evidence, f"sudo ollamactl plan --parallel 1,2,{slots}",  # type: ignore[arg-type]
-                  weight=70 if failed or spill else 18)  # fmt: skip
+    severity: Severity = "error" if failed else "warning" if spill else "info"
+    yield Finding(
+        severity,
+        said,
+        evidence,
+        f"sudo ollamactl plan --parallel 1,2,{slots}",
+        weight=70 if failed else 38 if spill else 6 if auto else 11,
+    )
 
 
-@check(weight=26)
-def per_slot_context_smaller_than_believed(facts: Facts, release: tuple[int, ...] = (), signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+@check(weight=26, explains=("context_multiplied_by_parallel",))
+def per_slot_context_smaller_than_believed(
+    facts: Facts, release: tuple[int, ...] = (), signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """A slot has less context than the number in the command line.
 
     Why: -c (--ctx-size) is the sum over the slots; one request gets -c divided by -np.
@@ -194,16 +260,24 @@ def per_slot_context_smaller_than_believed(facts: Facts, release: tuple[int, ...
     if load is not None:
         each = (load.context_total or 0) // (load.slots or 1)
         others = tuple(x.text for x in loads if x.slots != load.slots)[-1:]
-        yield Finding("warning" if small else "info", f"one request has {each:,} tokens: {load.context_total:,} for {load.slots} slots",
-                      (load.text, *others), f"sudo ollamactl apply --parallel {load.slots} --context-length {max(4096, each * 2)}",
-                      weight=26)  # fmt: skip
-    elif signs is not None and signs.has("slots_share_context"):
-        yield Finding("info", "the slots share the context of the command line", signs.lines("slots_share_context"),
-                      "sudo ollamactl plan --parallel 4")  # fmt: skip
+        yield Finding(
+            "warning" if small else "info",
+            f"one request has {each:,} tokens: {load.context_total:,} for {load.slots} slots",
+            (load.text, *others),
+            f"sudo ollamactl apply --parallel {load.slots} --context-length {max(4096, each * 2)}",
+            weight=26,
+        )
+    elif signs.has("slots_share_context"):
+        yield Finding(
+            "info",
+            "the slots share the context of the command line",
+            signs.lines("slots_share_context"),
+            "sudo ollamactl plan --parallel 4",
+        )
 
 
 @check(weight=22)
-def modelfile_num_ctx_overrides(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def modelfile_num_ctx_overrides(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A model's own num_ctx beats OLLAMA_CONTEXT_LENGTH.
 
     Why: PARAMETER num_ctx of a Modelfile counts before the variable; a request's num_ctx before both.
@@ -212,17 +286,33 @@ def modelfile_num_ctx_overrides(facts: Facts, signs: Signs = None) -> Iterator[F
     """
     start = facts.start
     wanted = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") if start else "0"
-    if start is None or not wanted.isdigit() or int(wanted) in (0, 2048, 4096) or signs is not None and signs.has("num_ctx_capped"):
+    if (
+        start is None
+        or not wanted.isdigit()
+        or int(wanted) in (0, 2048, 4096)
+        or (signs.has("num_ctx_capped"))
+    ):
         return
-    others = [x for x in start.loads if x.context and x.context != int(wanted) and not is_embedding(x)
-              and x.outcome == "loaded" and x.trained_context != x.context]  # fmt: skip
+    others = [
+        x
+        for x in start.loads
+        if x.context
+        and x.context != int(wanted)
+        and not is_embedding(x)
+        and x.outcome == "loaded"
+        and x.trained_context != x.context
+    ]
     if others and len({x.context for x in start.loads if x.model == others[-1].model}) == 1:
-        yield Finding("info", f"OLLAMA_CONTEXT_LENGTH is {wanted}, a model was loaded with {others[-1].context}: its own num_ctx or a client's",
-                      (others[-1].text, quote(start.config_line)), "ollama show --modelfile MODEL | grep num_ctx")  # fmt: skip
+        yield Finding(
+            "info",
+            f"OLLAMA_CONTEXT_LENGTH is {wanted}, a model was loaded with {others[-1].context}: its own num_ctx or a client's",
+            (others[-1].text, quote(start.config_line)),
+            "ollama show --modelfile MODEL | grep num_ctx",
+        )
 
 
 @check(weight=21)
-def num_ctx_differs_from_declared(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def num_ctx_differs_from_declared(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A loaded model has another context than declared.
 
     Why: the context is decided at each load by request, Modelfile, variable, training length, in this order; only
@@ -234,10 +324,17 @@ def num_ctx_differs_from_declared(facts: Facts, signs: Signs = None) -> Iterator
     wanted = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") if start else "0"
     for model in facts.loaded or ():
         if wanted.isdigit() and int(wanted) and model.context and model.context != int(wanted):
-            yield Finding("info", f"{model.name} has a context of {model.context}, {wanted} is set",
-                          (f"ollama ps: {model.name} CONTEXT {model.context}", quote(start.config_line) if start else ""),
-                          "curl -s http://127.0.0.1:11434/api/ps")  # fmt: skip
+            yield Finding(
+                "info",
+                f"{model.name} has a context of {model.context}, {wanted} is set",
+                (f"ollama ps: {model.name} CONTEXT {model.context}", quote(start.config_line) if start else ""),
+                "curl -s http://127.0.0.1:11434/api/ps",
+            )
             return
-    if signs is not None and signs.has("num_ctx_declared"):
-        yield Finding("info", "the declared context is not the one that is loaded", signs.lines("num_ctx_declared"),
-                      "curl -s http://127.0.0.1:11434/api/ps")  # fmt: skip
+    if signs.has("num_ctx_declared"):
+        yield Finding(
+            "info",
+            "the declared context is not the one that is loaded",
+            signs.lines("num_ctx_declared"),
+            "curl -s http://127.0.0.1:11434/api/ps",
+        )

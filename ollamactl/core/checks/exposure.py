@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ollamactl.core.checks.base import Finding, check, quote
 from ollamactl.core.facts import Facts, Start
 from ollamactl.core.lint import exposed
-from ollamactl.core.needs import Given, Signs
+from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 
 def _wild(address: str) -> bool:
@@ -17,12 +17,15 @@ def _wild(address: str) -> bool:
 
 def _container(facts: Facts) -> bool:
     inside = facts.told is not None and facts.told.world == "docker"
-    form = facts.log is not None and ("docker" in facts.log.form or "compose" in facts.log.form)
-    return inside or form or facts.system is not None and facts.system.container in ("docker", "podman")
+    line = facts.start.listening_line.text if facts.start and facts.start.listening_line else ""
+    form = (facts.log is not None and ("docker" in facts.log.form or "compose" in facts.log.form)) or "|" in line[:40]
+    return inside or form or (facts.system is not None and facts.system.container in ("docker", "podman"))
 
 
 @check(weight=34, explains=("wildcard_bind_shown_as_ipv6",))
-def api_exposed_without_auth(facts: Facts, signs: Signs = None, start: Start = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+def api_exposed_without_auth(
+    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
     """The API is open to everyone who reaches this host.
 
     Why: Ollama has no authentication: who reaches the port can use, delete and pull models. [::] is every interface,
@@ -31,24 +34,42 @@ def api_exposed_without_auth(facts: Facts, signs: Signs = None, start: Start = N
     Do: listen on 127.0.0.1, and put a proxy with keys in front.
     """
     fix = "sudo ollamactl apply --host 127.0.0.1:11434"
-    mine = [x for x in facts.listeners or () if facts.process is not None and x.pid == facts.process.pid and _wild(f"{x.address}:{x.port}")]
+    mine = [
+        x
+        for x in facts.listeners or ()
+        if facts.process is not None and x.pid == facts.process.pid and _wild(f"{x.address}:{x.port}")
+    ]
     listening = start.listening if start and not start.ended else ""
-    published = signs.lines("port_published") if signs else ()
+    published = signs.lines("port_published")
     if mine or (facts.listeners is None and exposed(f"http://{listening}") if listening else False):
         inside = _container(facts) and not published
         at = f"{mine[0].address}:{mine[0].port}" if mine else listening
-        yield Finding("info" if inside else "warning",
-                      f"the API listens on {at}: every interface" if _wild(at) else f"the API listens on {at}, which others reach",
-                      (quote(start.listening_line) if start else f"socket: LISTEN {at}", *published),
-                      "docker run -p 127.0.0.1:11434:11434 …" if inside else fix,
-                      ("whoever reaches the port can use, pull and delete models",), weight=34 if not inside else 5)  # fmt: skip
+        yield Finding(
+            "info" if inside else "warning",
+            f"the API listens on {at}: every interface"
+            if _wild(at)
+            else f"the API listens on {at}, which others reach",
+            (quote(start.listening_line) if start else f"socket: LISTEN {at}", *published),
+            "docker run -p 127.0.0.1:11434:11434 …" if inside else fix,
+            consequences=("whoever reaches the port can use, pull and delete models",),
+            weight=34 if not inside else 5,
+        )
     elif published:
-        yield Finding("warning", "the container's port is published on every interface", published,
-                      "docker run -p 127.0.0.1:11434:11434 …    # compose: \"127.0.0.1:11434:11434\"")  # fmt: skip
+        yield Finding(
+            "warning",
+            "the container's port is published on every interface",
+            published,
+            'docker run -p 127.0.0.1:11434:11434 …    # compose: "127.0.0.1:11434:11434"',
+        )
     elif start is None or not start.listening:
-        for one in given or ():
-            if one.name == "OLLAMA_HOST" and one.scope != "shell" and re.search(r"0\.0\.0\.0|\[::\]|^:?\d+$", one.value) and exposed(
-                f"http://{one.value.split('://')[-1]}" + ("" if re.search(r":\d+$", one.value) else ":11434")
+        for one in given:
+            if (
+                one.name == "OLLAMA_HOST"
+                and one.scope != "shell"
+                and re.search(r"0\.0\.0\.0|\[::\]|^:?\d+$", one.value)
+                and exposed(
+                    f"http://{one.value.split('://')[-1]}" + ("" if re.search(r":\d+$", one.value) else ":11434")
+                )
             ):
                 yield Finding("warning", f"OLLAMA_HOST={one.value} listens on every interface", (one.place,), fix)
                 return
@@ -63,40 +84,56 @@ def docker_bypasses_ufw(signs: Signs) -> Iterator[Finding]:
     Do: publish on 127.0.0.1.
     """
     if signs.has("port_published") and signs.has("ufw_active"):
-        yield Finding("warning", "the published port is reachable in spite of ufw: Docker's rules come first",
-                      signs.lines("port_published", "ufw_active"), "docker run -p 127.0.0.1:11434:11434 …")  # fmt: skip
+        yield Finding(
+            "warning",
+            "the published port is reachable in spite of ufw: Docker's rules come first",
+            signs.lines("port_published", "ufw_active"),
+            "docker run -p 127.0.0.1:11434:11434 …",
+        )
 
 
 @check(weight=10)
-def wildcard_bind_shown_as_ipv6(facts: Facts, start: Start = None, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def wildcard_bind_shown_as_ipv6(
+    facts: Facts, start: Start | None = None, signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """[::] is every interface, IPv4 too.
 
     Why: a dual-stack socket is shown as [::]; it takes IPv4 unless net.ipv6.bindv6only is set.
     Seen: OLLAMA_HOST 0.0.0.0 beside a socket on [::].
     Do: nothing; test with the IPv4 address.
     """
-    if signs is not None and signs.has("ipv6_only_shown"):
-        yield Finding("warning", "[::]:11434 takes IPv4 too: it is every interface, not IPv6 only", signs.lines("ipv6_only_shown"),
-                      "sysctl net.ipv6.bindv6only; curl -4 http://127.0.0.1:11434/api/version", weight=40)  # fmt: skip
+    if signs.has("ipv6_only_shown"):
+        yield Finding(
+            "warning",
+            "[::]:11434 takes IPv4 too: it is every interface, not IPv6 only",
+            signs.lines("ipv6_only_shown"),
+            "sysctl net.ipv6.bindv6only; curl -4 http://127.0.0.1:11434/api/version",
+            weight=40,
+        )
 
 
 @check(weight=7)
-def bind_loopback_only(facts: Facts, signs: Signs = None, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def bind_loopback_only(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None) -> Iterator[Finding]:
     """Other machines and containers cannot reach the server: it listens on 127.0.0.1.
 
     Why: that is the default, and safe.
     Seen: a client elsewhere that is refused, beside the server's address.
     Do: a proxy with keys in front, or OLLAMA_HOST.
     """
-    refused = signs is not None and signs.has("remote_refused")
+    refused = signs.has("remote_refused")
     local = start is None or not start.listening or start.listening.startswith(("127.", "[::1]"))
-    if refused and signs is not None and local:
-        yield Finding("warning", "the server listens on 127.0.0.1 only, and a client comes from elsewhere",
-                      (*signs.lines("remote_refused"), quote(start.listening_line) if start else ""), "ollamactl front nginx", weight=50)  # fmt: skip
+    if refused and local:
+        yield Finding(
+            "warning",
+            "the server listens on 127.0.0.1 only, and a client comes from elsewhere",
+            (*signs.lines("remote_refused"), quote(start.listening_line) if start else ""),
+            "ollamactl front nginx",
+            weight=50,
+        )
 
 
 @check(weight=50, explains=("api_exposed_without_auth",))
-def origins_open_to_all(start: Start = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+def origins_open_to_all(start: Start | None = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:
     """Every web page may use the API.
 
     Why: OLLAMA_ORIGINS=* lets any site that a user opens call the server from the browser.
@@ -106,13 +143,18 @@ def origins_open_to_all(start: Start = None, given: tuple[Given, ...] = ()) -> I
     value = ((start.config or {}) if start else {}).get("OLLAMA_ORIGINS", "")
     place = quote(start.config_line)[:300] if start else ""
     if not value:
-        value, place = next(((g.value, g.place) for g in given or () if g.name == "OLLAMA_ORIGINS"), ("", ""))
+        value, place = next(((g.value, g.place) for g in given if g.name == "OLLAMA_ORIGINS"), ("", ""))
     if re.match(r"\[?\s*\*(?:[\s,\]]|$)", value):
-        yield Finding("info", "OLLAMA_ORIGINS=*: every web page that a user opens may use the API", (place,),
-                      "sudo ollamactl apply --set OLLAMA_ORIGINS=https://chat.example.org", weight=8)  # fmt: skip
+        yield Finding(
+            "info",
+            "OLLAMA_ORIGINS=*: every web page that a user opens may use the API",
+            (place,),
+            "sudo ollamactl apply --set OLLAMA_ORIGINS=https://chat.example.org",
+            weight=8,
+        )
 
 
-@check(weight=60)
+@check(weight=60, explains=("proxy_timeout_60s",))
 def proxy_misconfigured(signs: Signs, facts: Facts) -> Iterator[Finding]:
     """The reverse proxy in front is not set up for Ollama.
 
@@ -121,33 +163,56 @@ def proxy_misconfigured(signs: Signs, facts: Facts) -> Iterator[Finding]:
     Do: ollamactl front nginx writes one.
     """
     if signs.has("nginx_location") and not signs.has("nginx_proxy_pass"):
-        yield Finding("warning", "the proxy's location has no proxy_pass", signs.lines("nginx_location"), "ollamactl front nginx")
-    elif signs.has("nginx_proxy_pass") and signs.has("gateway_timeout", "stream_broken") and not signs.has("nginx_read_timeout"):
-        yield Finding("warning", "the proxy has the default time-out of 60 s and buffers streams", signs.lines("nginx_proxy_pass", "gateway_timeout"),
-                      "ollamactl front nginx")  # fmt: skip
+        yield Finding(
+            "warning", "the proxy's location has no proxy_pass", signs.lines("nginx_location"), "ollamactl front nginx"
+        )
+    elif (
+        signs.has("nginx_proxy_pass")
+        and signs.has("gateway_timeout", "stream_broken")
+        and not signs.has("nginx_read_timeout")
+    ):
+        yield Finding(
+            "warning",
+            "the proxy has the default time-out of 60 s and buffers streams",
+            signs.lines("nginx_proxy_pass", "gateway_timeout"),
+            "ollamactl front nginx",
+        )
     elif signs.has("nginx_bad"):
-        yield Finding("warning", "the proxy's configuration does not suit Ollama", signs.lines("nginx_bad"), "ollamactl front nginx")
+        yield Finding(
+            "warning",
+            "the proxy's configuration does not suit Ollama",
+            signs.lines("nginx_bad"),
+            "ollamactl front nginx",
+        )
 
 
 @check(weight=58)
-def proxy_not_in_service(signs: Signs, given: tuple[Given, ...] = (), start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def proxy_not_in_service(signs: Signs, given: tuple[Given, ...] = (), start: Start | None = None) -> Iterator[Finding]:
     """Pulls fail because the server has no proxy.
 
     Why: the server pulls, not the command; HTTPS_PROXY of a shell does not reach it.
     Seen: time-outs to the registry, and no proxy in the server's environment.
     Do: HTTPS_PROXY in a drop-in.
     """
-    shell = [g for g in given or () if g.name.upper() in ("HTTPS_PROXY", "HTTP_PROXY") and g.scope in ("shell", "env")]
+    shell = [g for g in given if g.name.upper() in ("HTTPS_PROXY", "HTTP_PROXY") and g.scope in ("shell", "env")]
     config = (start.config if start else None) or {}
-    has = config.get("HTTPS_PROXY") or config.get("https_proxy") or any(g.name.upper() == "HTTPS_PROXY" and g.scope in ("service", "process") for g in given or ())
+    has = (
+        config.get("HTTPS_PROXY")
+        or config.get("https_proxy")
+        or any(g.name.upper() == "HTTPS_PROXY" and g.scope in ("service", "process") for g in given)
+    )
     if signs.has("registry_timeout") and not has and not signs.has("http_plain_manifest"):
-        yield Finding("error", "a pull cannot reach the registry" + (": the proxy is set in a shell, not for the service" if shell else ""),
-                      (*signs.lines("registry_timeout"), *(g.place for g in shell[:1])),
-                      "sudo ollamactl apply --set HTTPS_PROXY=http://PROXY:3128")  # fmt: skip
+        yield Finding(
+            "error",
+            "a pull cannot reach the registry"
+            + (": the proxy is set in a shell, not for the service" if shell else ""),
+            (*signs.lines("registry_timeout"), *(g.place for g in shell[:1])),
+            "sudo ollamactl apply --set HTTPS_PROXY=http://PROXY:3128",
+        )
 
 
 @check(weight=60, explains=("proxy_not_in_service",))
-def http_proxy_ignored(signs: Signs, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+def http_proxy_ignored(signs: Signs, given: tuple[Given, ...] = ()) -> Iterator[Finding]:
     """http_proxy is not used for plain-http requests.
 
     Why: Ollama reads HTTPS_PROXY for pulls; plain-http paths go past http_proxy.
@@ -155,29 +220,45 @@ def http_proxy_ignored(signs: Signs, given: tuple[Given, ...] = ()) -> Iterator[
     Do: https, with HTTPS_PROXY.
     """
     if signs.has("http_plain_manifest"):
-        yield Finding("warning", "a plain-http request went past http_proxy", signs.lines("http_plain_manifest"),
-                      "sudo ollamactl apply --set HTTPS_PROXY=http://PROXY:3128")  # fmt: skip
+        yield Finding(
+            "warning",
+            "a plain-http request went past http_proxy",
+            signs.lines("http_plain_manifest"),
+            "sudo ollamactl apply --set HTTPS_PROXY=http://PROXY:3128",
+        )
 
 
 @check(weight=72, explains=("proxy_returns_html", "server_not_reachable", "port_in_use"))
-def http_proxy_hijacks_local_api(signs: Signs = None, given: tuple[Given, ...] = (), start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def http_proxy_hijacks_local_api(
+    signs: Signs = NO_SIGNS, given: tuple[Given, ...] = (), start: Start | None = None
+) -> Iterator[Finding]:
     """HTTP_PROXY sends the client's own requests to the proxy.
 
     Why: clients honour it for http://127.0.0.1 too, unless NO_PROXY names it.
     Seen: HTTP_PROXY without a NO_PROXY for the local address, in the client's or the server's environment.
     Do: NO_PROXY=localhost,127.0.0.1,0.0.0.0; Ollama needs HTTPS_PROXY only.
     """
-    values = {g.name.upper(): g for g in given or ()}
+    values = {g.name.upper(): g for g in given}
     config = (start.config if start else None) or {}
-    http = values["HTTP_PROXY"].value if "HTTP_PROXY" in values else config.get("HTTP_PROXY") or config.get("http_proxy", "")
+    http = (
+        values["HTTP_PROXY"].value
+        if "HTTP_PROXY" in values
+        else config.get("HTTP_PROXY") or config.get("http_proxy", "")
+    )
     none = values["NO_PROXY"].value if "NO_PROXY" in values else config.get("NO_PROXY") or config.get("no_proxy", "")
     local = re.search(r"localhost|127\.|0\.0\.0\.0|\*", none) is not None
-    trouble = signs is not None and signs.has("client_cannot_connect", "something_wrong", "proxy_error", "local_html", "bind_error")
+    trouble = signs.has(
+        "client_cannot_connect", "something_wrong", "proxy_error", "local_html", "bind_error"
+    )
     if http and not local:
         place = values["HTTP_PROXY"].place if "HTTP_PROXY" in values else "server config: HTTP_PROXY"
-        yield Finding("error" if trouble else "info", "HTTP_PROXY is set and NO_PROXY leaves out the local address",
-                      (place, *(signs.lines("client_cannot_connect", "something_wrong", "bind_error") if signs else ())),
-                      "export NO_PROXY=localhost,127.0.0.1,0.0.0.0", weight=72 if trouble else 9)  # fmt: skip
+        yield Finding(
+            "error" if trouble else "info",
+            "HTTP_PROXY is set and NO_PROXY leaves out the local address",
+            (place, *(signs.lines("client_cannot_connect", "something_wrong", "bind_error"))),
+            "export NO_PROXY=localhost,127.0.0.1,0.0.0.0",
+            weight=72 if trouble else 9,
+        )
 
 
 @check(weight=56)
@@ -189,8 +270,12 @@ def proxy_returns_html(signs: Signs) -> Iterator[Finding]:
     Do: ask the address with curl and read the page; correct the proxy.
     """
     if signs.has("html_reply"):
-        yield Finding("error", "a proxy answered with a web page in place of the registry", signs.lines("html_reply"),
-                      "curl -v https://registry.ollama.ai/v2/    # through the same proxy")  # fmt: skip
+        yield Finding(
+            "error",
+            "a proxy answered with a web page in place of the registry",
+            signs.lines("html_reply"),
+            "curl -v https://registry.ollama.ai/v2/    # through the same proxy",
+        )
 
 
 @check(weight=18)
@@ -202,5 +287,9 @@ def request_bodies_logged(signs: Signs) -> Iterator[Finding]:
     Do: unset it.
     """
     if signs.has("request_logging"):
-        yield Finding("info", "the server writes every request's body to a file: prompts are on the disk", signs.lines("request_logging"),
-                      "sudo ollamactl apply --unset OLLAMA_DEBUG_LOG_REQUESTS")  # fmt: skip
+        yield Finding(
+            "info",
+            "the server writes every request's body to a file: prompts are on the disk",
+            signs.lines("request_logging"),
+            "sudo ollamactl apply --unset OLLAMA_DEBUG_LOG_REQUESTS",
+        )

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, quote, times
-from ollamactl.core.facts import Facts, Start
+from ollamactl.core.checks.base import Finding, check, times
+from ollamactl.core.facts import Start
 from ollamactl.core.needs import Signs
 
 CRASHES = ("assertion_failed", "abort", "segfault", "gpu_error", "runner_terminated", "runner_gone", "load_failed")
 
 
 @check(weight=35)
-def runner_crash_on_load(signs: Signs, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def runner_crash_on_load(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """The runner dies while a model is loaded or used.
 
     Why: a fault of the engine, a model that this release cannot run, or a damaged installation.
@@ -27,19 +27,28 @@ def runner_crash_on_load(signs: Signs, start: Start = None) -> Iterator[Finding]
     told = signs.of("runner_exit")
     if not events and not failed and not told:
         return
-    last = (events or told or [None])[-1]
-    later = [x for x in loads if x.outcome == "loaded" and x.seconds is not None and last is not None and (x.line or 0) > (last.line or 0)]
+    last = next(reversed(events or told), None)
+    later = [
+        x
+        for x in loads
+        if x.outcome == "loaded" and x.seconds is not None and last is not None and (x.line or 0) > (last.line or 0)
+    ]
     cured = bool(later) and not (loads and loads[-1].outcome == "failed")
     error = failed[-1].error if failed else ""
     why = next((line for line in error.splitlines() if line.strip()), "") or (last.text if last else "")
     why = re.sub(r"^time=\S+ level=\w+ source=\S+ ", "", why)[:160]
     said = f"the runner died: {why}" + ("; it was loaded again since" if cured else "")
-    yield Finding("info" if cured else "error", said, (*signs.quotes([*events[-2:], *raw[-1:], *told[-1:]]), failed[-1].text if failed else ""),
-                  "ollama --version; curl -fsSL https://ollama.com/install.sh | sh", weight=35 if not cured else 16)  # fmt: skip
+    yield Finding(
+        "info" if cured else "error",
+        said,
+        (*signs.quotes([*events[-2:], *raw[-1:], *told[-1:]]), failed[-1].text if failed else ""),
+        "ollama --version; curl -fsSL https://ollama.com/install.sh | sh",
+        weight=35 if not cured else 16,
+    )
 
 
 @check(weight=56, explains=("runner_crash_on_load", "vram_recovery_timeout", "client_timeout_500_clusters"))
-def load_timeout(signs: Signs, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def load_timeout(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """A load took longer than OLLAMA_LOAD_TIMEOUT.
 
     Why: it is given up when nothing moved for five minutes: slow disk, swap, or a driver that compiles kernels.
@@ -47,11 +56,19 @@ def load_timeout(signs: Signs, start: Start = None) -> Iterator[Finding]:  # typ
     Do: a faster disk, or a longer OLLAMA_LOAD_TIMEOUT.
     """
     events = signs.of("load_timeout")
-    later = [x for x in (start.loads if start else ()) if x.outcome == "loaded" and events and (x.line or 0) > (events[-1].line or 0)]
+    later = [
+        x
+        for x in (start.loads if start else ())
+        if x.outcome == "loaded" and events and (x.line or 0) > (events[-1].line or 0)
+    ]
     if events and not later:
         limit = (start.config or {}).get("OLLAMA_LOAD_TIMEOUT", "5m0s") if start else "5m0s"
-        yield Finding("error", f"a load was given up after {limit} (OLLAMA_LOAD_TIMEOUT)", signs.lines("load_timeout"),
-                      "sudo ollamactl apply --set OLLAMA_LOAD_TIMEOUT=15m")  # fmt: skip
+        yield Finding(
+            "error",
+            f"a load was given up after {limit} (OLLAMA_LOAD_TIMEOUT)",
+            signs.lines("load_timeout"),
+            "sudo ollamactl apply --set OLLAMA_LOAD_TIMEOUT=15m",
+        )
 
 
 @check(weight=72, explains=("load_oom", "runner_crash_on_load", "no_gpu_found"))
@@ -63,8 +80,12 @@ def rebar_disabled(signs: Signs) -> Iterator[Finding]:
     Do: turn on "Resizable BAR" and "Above 4G decoding" in the firmware.
     """
     if signs.has("small_bar"):
-        yield Finding("error", "resizable BAR is not active for the GPU", signs.lines("small_bar"),
-                      "lspci -vv | grep -A2 'Resizable BAR'    # then: firmware set-up")  # fmt: skip
+        yield Finding(
+            "error",
+            "resizable BAR is not active for the GPU",
+            signs.lines("small_bar"),
+            "lspci -vv | grep -A2 'Resizable BAR'    # then: firmware set-up",
+        )
 
 
 @check(weight=22)
@@ -76,8 +97,12 @@ def slow_after_upgrade(signs: Signs, release: tuple[int, ...] = ()) -> Iterator[
     Do: OLLAMA_FLASH_ATTENTION=0 as a trial; compare releases with ollamactl probe.
     """
     if signs.has("slower_now"):
-        yield Finding("info", "answers are slower since the upgrade", signs.lines("slower_now"),
-                      "ollamactl probe MODEL -n 1; sudo ollamactl apply --flash-attention 0")  # fmt: skip
+        yield Finding(
+            "info",
+            "answers are slower since the upgrade",
+            signs.lines("slower_now"),
+            "ollamactl probe MODEL -n 1; sudo ollamactl apply --flash-attention 0",
+        )
 
 
 @check(weight=14)
@@ -90,8 +115,9 @@ def loads_given_up(start: Start) -> Iterator[Finding]:
     """
     aborted = [x for x in start.loads if x.outcome == "aborted"]
     if len(aborted) >= 3:
-        yield Finding("info", f"{times(len(aborted), 'load')} began and did not end", tuple(x.text for x in aborted[-2:]),
-                      "journalctl -u ollama --no-pager | grep -E 'starting|Load failed'")  # fmt: skip
-
-
-_ = (Facts, quote)
+        yield Finding(
+            "info",
+            f"{times(len(aborted), 'load')} began and did not end",
+            tuple(x.text for x in aborted[-2:]),
+            "journalctl -u ollama --no-pager | grep -E 'starting|Load failed'",
+        )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, gib, quote, times
+from ollamactl.core.checks.base import Finding, check, gib, times
 from ollamactl.core.checks.context import kv_bytes, newest, spilled
 from ollamactl.core.facts import Facts, HostMemory, Load, LogEvent, Service, Start
-from ollamactl.core.needs import Given, Signs
+from ollamactl.core.needs import NO_SIGNS, Given, Signs
 from ollamactl.core.parse.engine import parse_size
 
 OOM = ("alloc_failed", "out_of_memory")
@@ -39,11 +39,11 @@ def gpu_there(facts: Facts) -> bool:
     start = facts.start
     if start is not None and any(c.library.lower() not in ("cpu", "") for c in start.computes):
         return True
-    return bool(facts.gpus) or start is not None and any(x.offloaded and x.offloaded[0] for x in start.loads)
+    return bool(facts.gpus) or (start is not None and any(x.offloaded and x.offloaded[0] for x in start.loads))
 
 
 @check(weight=40)
-def partial_offload(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def partial_offload(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Part of the model runs on the CPU.
 
     Why: weights, cache and buffers together are larger than the free VRAM; each token then waits for the CPU.
@@ -54,14 +54,18 @@ def partial_offload(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # 
     for model in facts.loaded or ():
         if model.size and 0 < model.size_vram < model.size and model.size_vram / model.size < 0.995:
             share = 100 * (1 - model.size_vram / model.size)
-            yield Finding("warning", f"{share:.0f} % of {model.name} ({gib(model.size)}) is on the CPU",
-                          (f"ollama ps: {model.name} {gib(model.size)}, {gib(model.size_vram)} on the GPU",), fix)  # fmt: skip
+            yield Finding(
+                "warning",
+                f"{share:.0f} % of {model.name} ({gib(model.size)}) is on the CPU",
+                (f"ollama ps: {model.name} {gib(model.size)}, {gib(model.size_vram)} on the GPU",),
+                fix,
+            )
             return
     if facts.loaded:
         return
     start = facts.start
     load = newest(spilled(start), start) if start else None
-    if load is not None and load.offloaded and load.offloaded[0] and load.gpu_layers is None or (
+    if (load is not None and load.offloaded and load.offloaded[0] and load.gpu_layers is None) or (
         load is not None and load.offloaded and 0 < load.offloaded[0] < load.offloaded[1] - 1
     ):
         on, of = load.offloaded or (0, 0)
@@ -70,10 +74,12 @@ def partial_offload(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # 
         said = f"{on} of {of} layers are on the GPU, the others on the CPU"
         yield Finding("warning", said, (load.text, *_sizes(load)), fix)
         return
-    for event, n in estimates(signs)[-1:] if signs and not (start and start.loads) else ():
-        on, of = n.get("layers.offload", 0), n.get("layers.model", 0)
+    for event, n in estimates(signs)[-1:] if not (start and start.loads) else ():
+        on, of = int(n.get("layers.offload", 0)), int(n.get("layers.model", 0))
         if 0 < on < of:
-            yield Finding("warning", f"{on:.0f} of {of:.0f} layers fit on the GPU", signs.quotes([event]) if signs else (), fix)
+            yield Finding(
+                "warning", f"{on} of {of} layers fit on the GPU", signs.quotes([event]), fix
+            )
             return
 
 
@@ -89,7 +95,7 @@ def _sizes(load: Load) -> tuple[str, ...]:
 
 
 @check(weight=50, explains=("partial_offload", "discovery_ok_but_runner_cpu", "load_oom"))
-def kv_cache_exceeds_vram(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def kv_cache_exceeds_vram(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The KV cache of the context that was asked for does not fit beside the model.
 
     Why: it grows with context × slots, by an amount that depends on the architecture, not on the number of parameters.
@@ -102,23 +108,38 @@ def kv_cache_exceeds_vram(facts: Facts, signs: Signs = None) -> Iterator[Finding
         kv, weights = kv_bytes(load), sum(b.bytes for b in load.buffers if b.kind == "model")
         on, of = load.offloaded or (0, 0)
         if start is not None and load in spilled(start) and kv > weights * 0.6 and of - on > 1 and gpu_there(facts):
-            yield Finding("warning", f"a KV cache of {gib(kv)} leaves room for {on} of {of} layers ({load.context:,} tokens × {load.slots or 1})",
-                          (load.text, *_sizes(load)), fix)  # fmt: skip
+            yield Finding(
+                "warning",
+                f"a KV cache of {gib(kv)} leaves room for {on} of {of} layers ({load.context:,} tokens × {load.slots or 1})",
+                (load.text, *_sizes(load)),
+                fix,
+            )
             return
-    for event, n in estimates(signs)[-1:] if signs else ():
-        on, of = n.get("layers.offload", 0), n.get("layers.model", 0)
+    for event, n in estimates(signs)[-1:]:
+        on, of = int(n.get("layers.offload", 0)), int(n.get("layers.model", 0))
         kv = int(n.get("memory.required.kv", n.get("required.kv", n.get("kv", 0))))
         graph = n.get("memory.graph.full", n.get("graph.full", 0))
         have = n.get("memory.available", n.get("available", 0))
-        if on < of and have and (kv + graph > have * 0.35) and kv > 0:
-            yield Finding("warning", f"KV cache {gib(kv)} and graph {gib(graph)} do not fit beside the model: {on:.0f} of {of:.0f} layers on the GPU",
-                          signs.quotes([event]) if signs else (), fix)  # fmt: skip
+        full = n.get("memory.required.full", n.get("required.full", 0))
+        if on < of and have and kv + graph > have * 0.35 and kv > full * 0.25:
+            yield Finding(
+                "warning",
+                f"KV cache {gib(kv)} and graph {gib(graph)} do not fit beside the model: {on} of {of} layers on the GPU",
+                signs.quotes([event]),
+                fix,
+            )
             return
     long = [m for m in facts.loaded or () if m.context and m.context > 32768 and m.size_vram < m.size * 0.9]
     if long:
-        yield Finding("warning", f"{long[0].name} has a context of {long[0].context:,} tokens and does not fit the GPU",
-                      (f"ollama ps: {long[0].name} {gib(long[0].size)}, {gib(long[0].size_vram)} on the GPU, CONTEXT {long[0].context}",), fix)  # fmt: skip
-    elif signs is not None and signs.has("kv_too_large"):
+        yield Finding(
+            "warning",
+            f"{long[0].name} has a context of {long[0].context:,} tokens and does not fit the GPU",
+            (
+                f"ollama ps: {long[0].name} {gib(long[0].size)}, {gib(long[0].size_vram)} on the GPU, CONTEXT {long[0].context}",
+            ),
+            fix,
+        )
+    elif signs.has("kv_too_large"):
         yield Finding("warning", "the KV cache of that context does not fit", signs.lines("kv_too_large"), fix)
 
 
@@ -133,14 +154,27 @@ def below_minimum_vram_for_any_layer(signs: Signs) -> Iterator[Finding]:
     for event, n in estimates(signs)[-1:]:
         have = n.get("memory.available", n.get("available", 0))
         full = n.get("memory.required.full", n.get("required.full", 0))
-        if n.get("layers.offload") == 0 and 0 < full < have:
-            yield Finding("warning", f"no layer is on the GPU though {gib(full)} are needed and {gib(have)} free: graphs and projector come on top",
-                          signs.quotes([event]), "sudo ollamactl plan --context-length 2048")  # fmt: skip
+        kv = n.get("memory.required.kv", n.get("required.kv", 0))
+        if n.get("layers.offload") == 0 and 0 < full < have and kv < full * 0.4:
+            yield Finding(
+                "warning",
+                f"no layer is on the GPU though {gib(full)} are needed and {gib(have)} free: graphs and projector come on top",
+                signs.quotes([event]),
+                "sudo ollamactl plan --context-length 2048",
+            )
 
 
-@check(weight=58, explains=("runner_crash_on_load", "server_panic_restarts", "vram_recovery_timeout", "service_restart_loop",
-                            "partial_offload"))  # fmt: skip
-def load_oom(signs: Signs, facts: Facts, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+@check(
+    weight=58,
+    explains=(
+        "runner_crash_on_load",
+        "server_panic_restarts",
+        "vram_recovery_timeout",
+        "service_restart_loop",
+        "partial_offload",
+    ),
+)
+def load_oom(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
     """Memory ran out while a model was loaded or used.
 
     Why: weights, cache and compute buffers are more than is free, or the estimate before the load was too low.
@@ -151,16 +185,30 @@ def load_oom(signs: Signs, facts: Facts, start: Start = None) -> Iterator[Findin
     if not events:
         return
     failed = [x for x in (start.loads if start else ()) if x.outcome == "failed"]
-    later = [x for x in (start.loads if start else ()) if x.outcome == "loaded" and (x.line or 0) > (events[-1].line or 0)]
+    later = [
+        x for x in (start.loads if start else ()) if x.outcome == "loaded" and (x.line or 0) > (events[-1].line or 0)
+    ]
     retried = signs.has("context_reduced", "oom_retry") and bool(later)
     cured = bool(later) and (not failed or later[-1].model in {x.model for x in failed} or retried)
     size = next((v for e in reversed(events) if (v := _size(e))), 0)
-    device = next((m[1] for e in reversed(events) if (m := re.search(r"(CUDA\d|ROCm\d|Vulkan\d|Metal|CPU|device \d)", e.text))), "")
-    said = "memory ran out" + (f" on {device}" if device else "") + (f": {gib(size)} could not be allocated" if size else "")
+    device = next(
+        (m[1] for e in reversed(events) if (m := re.search(r"(CUDA\d|ROCm\d|Vulkan\d|Metal|CPU|device \d)", e.text))),
+        "",
+    )
+    said = (
+        "memory ran out"
+        + (f" on {device}" if device else "")
+        + (f": {gib(size)} could not be allocated" if size else "")
+    )
     said += "; a later load of the same model went well" if cured else ""
     last = failed[-1] if failed else None
-    yield Finding("info" if cured else "error", said, (*signs.quotes(events), last.text if last else ""),
-                  "sudo ollamactl plan --context-length 4096 --parallel 1", weight=58 if not cured else 25)  # fmt: skip
+    yield Finding(
+        "info" if cured else "error",
+        said,
+        (*signs.quotes(events), last.text if last else ""),
+        "sudo ollamactl plan --context-length 4096 --parallel 1",
+        weight=58 if not cured else 25,
+    )
 
 
 def _size(event: LogEvent) -> int:
@@ -179,19 +227,30 @@ def oom_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
     Seen: the kernel's and systemd's lines; "signal: killed" of a runner.
     Do: a smaller model or context, more swap, OLLAMA_MAX_LOADED_MODELS=1.
     """
-    kernel = [e for e in signs.of("kernel:oom_killed", "kernel:oom_report", "unit:oom_killed") if e.fields.get("ours") or e.kind == "unit:oom_killed"
-              or "ollama" in e.text or "llama" in e.text]  # fmt: skip
+    kernel = [
+        e
+        for e in signs.of("kernel:oom_killed", "kernel:oom_report", "unit:oom_killed")
+        if e.fields.get("ours") or e.kind == "unit:oom_killed" or "ollama" in e.text or "llama" in e.text
+    ]
     result = signs.matching("oom-kill", kinds=("unit:failed", "unit:main_exited"))
     killed = signs.of("runner_killed")
     memcg = signs.matching("constraint_memcg", "memory cgroup out of memory")
     by_hand = facts.origin == "live" and not kernel and not result
     if (kernel or result) and not memcg:
         who = next((e.fields["name"] for e in kernel if e.fields.get("name")), "a process of the service")
-        yield Finding("error", f"the kernel killed {who}: host memory ran out", signs.quotes([*kernel[-2:], *result[-1:], *killed[-1:]]),
-                      "sudo ollamactl plan --context-length 4096 --parallel 1; free -h")  # fmt: skip
+        yield Finding(
+            "error",
+            f"the kernel killed {who}: host memory ran out",
+            signs.quotes([*kernel[-2:], *result[-1:], *killed[-1:]]),
+            "sudo ollamactl plan --context-length 4096 --parallel 1; free -h",
+        )
     elif killed and not by_hand and not memcg and not _limit(facts):
-        yield Finding("error", "the runner was killed by the operating system, most often for memory", signs.quotes(killed),
-                      "sudo journalctl -k --grep 'Out of memory|oom-kill'; free -h")  # fmt: skip
+        yield Finding(
+            "error",
+            "the runner was killed by the operating system, most often for memory",
+            signs.quotes(killed),
+            "sudo journalctl -k --grep 'Out of memory|oom-kill'; free -h",
+        )
 
 
 def _limit(facts: Facts) -> int:
@@ -199,9 +258,21 @@ def _limit(facts: Facts) -> int:
     return service.memory_max if service and service.memory_max else 0
 
 
-@check(weight=76, explains=("oom_killed", "runner_killed", "runner_crash_on_load", "load_oom", "ram_too_small", "service_restart_loop",
-                            "context_multiplied_by_parallel"))  # fmt: skip
-def memory_limit_below_need(signs: Signs, facts: Facts, service: Service = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+@check(
+    weight=76,
+    explains=(
+        "oom_killed",
+        "runner_killed",
+        "runner_crash_on_load",
+        "load_oom",
+        "ram_too_small",
+        "service_restart_loop",
+        "context_multiplied_by_parallel",
+    ),
+)
+def memory_limit_below_need(
+    signs: Signs, facts: Facts, service: Service | None = None, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
     """The unit's or container's memory limit is below what the model needs.
 
     Why: Ollama compares with the host's memory, never with MemoryMax=; the kernel then kills within the limit.
@@ -218,31 +289,47 @@ def memory_limit_below_need(signs: Signs, facts: Facts, service: Service = None,
     if not limit and signs.has("memory_limit"):
         limit = signs.lines("memory_limit")[-1]
     memcg = signs.matching("constraint_memcg", "memory cgroup out of memory")
-    killed = signs.of("runner_killed", "unit:oom_killed", "kernel:oom_killed") + signs.matching("oom-kill", kinds=("unit:failed",))
+    killed = signs.of("runner_killed", "unit:oom_killed", "kernel:oom_killed") + signs.matching(
+        "oom-kill", kinds=("unit:failed",)
+    )
     need = signs.of("ram_too_small") + signs.of(*OOM)
-    if memcg or limit and (killed or need):
-        yield Finding("error", "a memory limit of the unit or container is below what the model needs",
-                      (limit, *signs.quotes([*memcg[-1:], *killed[-2:], *need[-2:]])),
-                      "sudo systemctl set-property ollama.service MemoryMax=infinity && sudo systemctl restart ollama")  # fmt: skip
+    if memcg or (limit and (killed or need)):
+        yield Finding(
+            "error",
+            "a memory limit of the unit or container is below what the model needs",
+            (limit, *signs.quotes([*memcg[-1:], *killed[-2:], *need[-2:]])),
+            "sudo systemctl set-property ollama.service MemoryMax=infinity && sudo systemctl restart ollama",
+        )
 
 
 @check(weight=64, explains=("runner_crash_on_load", "load_oom"))
-def ram_too_small(signs: Signs, facts: Facts, memory: HostMemory = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def ram_too_small(signs: Signs, facts: Facts, memory: HostMemory | None = None) -> Iterator[Finding]:
     """The model needs more host memory than is free.
 
     Why: Ollama refuses before the load; memory and swap count, not the disk.
     Seen: "model requires more system memory (…) than is available (…)".
     Do: a smaller model or context; close other programs; more swap.
     """
-    events = signs.of("ram_too_small", "host_memory_projection")
+    events = signs.of("ram_too_small") + [
+        e
+        for e in signs.of("host_memory_projection")
+        if (parse_size(e.fields.get("needed", "")) or 0) > (parse_size(e.fields.get("free", "")) or 1 << 62)
+    ]
     if not events:
         return
     fields = events[-1].fields
     start = facts.start
-    after = [x for x in (start.loads if start else ()) if x.outcome == "loaded" and (x.line or 0) > (events[-1].line or 0)]
+    after = [
+        x for x in (start.loads if start else ()) if x.outcome == "loaded" and (x.line or 0) > (events[-1].line or 0)
+    ]
     said = f"a model needs {fields.get('needed', 'more memory')}, {fields.get('free', 'less')} of host memory is available"
-    yield Finding("info" if after else "error", said, signs.quotes(events), "free -h; ollama ps; sudo ollamactl plan --context-length 4096",
-                  weight=64 if not after else 20)  # fmt: skip
+    yield Finding(
+        "info" if after else "error",
+        said,
+        signs.quotes(events),
+        "free -h; ollama ps; sudo ollamactl plan --context-length 4096",
+        weight=64 if not after else 20,
+    )
 
 
 @check(weight=16)
@@ -256,8 +343,12 @@ def vram_recovery_timeout(signs: Signs, facts: Facts) -> Iterator[Finding]:
     """
     if signs.has("vram_recovery_timeout"):
         count = signs.count("vram_recovery_timeout")
-        yield Finding("info", f"{times(count, 'time')} VRAM did not come back in time after an unload: harmless by itself",
-                      signs.lines("vram_recovery_timeout"), "nvidia-smi    # who else uses the GPU")  # fmt: skip
+        yield Finding(
+            "info",
+            f"{times(count, 'time')} VRAM did not come back in time after an unload: harmless by itself",
+            signs.lines("vram_recovery_timeout"),
+            "nvidia-smi    # who else uses the GPU",
+        )
 
 
 @check(weight=15)
@@ -268,14 +359,21 @@ def vram_recovery_warning_benign(signs: Signs, facts: Facts) -> Iterator[Finding
     Seen: the warning under WSL without another error.
     Do: give WSL more memory (.wslconfig), or take a smaller model.
     """
-    wsl = facts.told is not None and facts.told.world == "wsl" or facts.system is not None and facts.system.container == "wsl"
+    wsl = (facts.told is not None and facts.told.world == "wsl") or (
+        facts.system is not None and facts.system.container == "wsl"
+    )
     if wsl and signs.has("vram_recovery_timeout") and not signs.has("load_failed", "panic"):
-        yield Finding("info", "the VRAM warning is no cause; under WSL look at the host memory first", signs.lines("vram_recovery_timeout"),
-                      "free -h; notepad.exe .wslconfig    # memory=24GB", weight=17)  # fmt: skip
+        yield Finding(
+            "info",
+            "the VRAM warning is no cause; under WSL look at the host memory first",
+            signs.lines("vram_recovery_timeout"),
+            "free -h; notepad.exe .wslconfig    # memory=24GB",
+            weight=17,
+        )
 
 
 @check(weight=48, explains=("partial_offload",))
-def vram_used_by_other_process(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def vram_used_by_other_process(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Other programs hold the GPU's memory.
 
     Why: what is free at the moment of the load decides how many layers go to the GPU.
@@ -283,25 +381,43 @@ def vram_used_by_other_process(facts: Facts, signs: Signs = None) -> Iterator[Fi
     Do: stop them, then load the model anew.
     """
     mine = {r.process.pid for r in facts.runners or ()} | {s.pid for s in facts.servers or ()}
-    other = [(g, p) for g in facts.gpus or () for p in g.processes if p.pid not in mine and (p.used or 0) > 1 << 30
-             and not re.search(r"llama|ollama", p.name)]  # fmt: skip
+    other = [
+        (g, p)
+        for g in facts.gpus or ()
+        for p in g.processes
+        if p.pid not in mine and (p.used or 0) > 1 << 30 and not re.search(r"llama|ollama", p.name)
+    ]
     spill = any(m.size_vram < m.size for m in facts.loaded or ())
     if other:
         held = sum(p.used or 0 for _, p in other)
         names = ", ".join(sorted({f"{p.name or 'process'} ({p.pid})" for _, p in other})[:3])
-        yield Finding("warning" if spill else "info", f"{gib(held)} of GPU memory is held by others: {names}",
-                      tuple(f"GPU {g.index}: pid {p.pid} {p.name} {gib(p.used)}" for g, p in other[:5]),
-                      "nvidia-smi; kill PID && ollama stop MODEL")  # fmt: skip
+        yield Finding(
+            "warning" if spill else "info",
+            f"{gib(held)} of GPU memory is held by others: {names}",
+            tuple(f"GPU {g.index}: pid {p.pid} {p.name} {gib(p.used)}" for g, p in other[:5]),
+            "nvidia-smi; kill PID && ollama stop MODEL",
+        )
         return
-    found = [(e, n) for e, n in (estimates(signs) if signs else ()) if n.get("memory.available") or n.get("available")]
+    found = [(e, n) for e, n in (estimates(signs)) if n.get("memory.available") or n.get("available")]
     for (e1, a), (e2, b) in zip(found, found[1:], strict=False):
-        same = abs(a.get("memory.required.full", a.get("required.full", 0)) - b.get("memory.required.full", b.get("required.full", 0))) < (1 << 28)
+        same = abs(
+            a.get("memory.required.full", a.get("required.full", 0))
+            - b.get("memory.required.full", b.get("required.full", 0))
+        ) < (1 << 28)
         free1, free2 = (n.get("memory.available", n.get("available", 0)) for n in (a, b))
-        if same and min(free1, free2) < 0.85 * max(free1, free2) and a.get("layers.offload") != b.get("layers.offload"):
-            yield Finding("warning", f"{gib(free1)} were free at one load and {gib(free2)} at another: other programs use the GPU",
-                          signs.quotes([e1, e2]) if signs else (), "nvidia-smi")  # fmt: skip
+        if (
+            same
+            and min(free1, free2) < 0.85 * max(free1, free2)
+            and a.get("layers.offload") != b.get("layers.offload")
+        ):
+            yield Finding(
+                "warning",
+                f"{gib(free1)} were free at one load and {gib(free2)} at another: other programs use the GPU",
+                signs.quotes([e1, e2]),
+                "nvidia-smi",
+            )
             return
-    if signs is not None and signs.has("gpu_memory_taken"):
+    if signs.has("gpu_memory_taken"):
         yield Finding("warning", "other programs hold the GPU's memory", signs.lines("gpu_memory_taken"), "nvidia-smi")
 
 
@@ -314,12 +430,26 @@ def runner_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
     Do: ask the model again: it is loaded anew; look who killed it.
     """
     if signs.has("runner_killed"):
-        yield Finding("error", "a runner was killed", signs.lines("runner_killed"), "sudo journalctl -k -b --grep 'Killed process'")
-    elif facts.loaded and facts.runners == () and facts.process is not None and facts.start is not None and facts.start.loads:
+        yield Finding(
+            "error",
+            "a runner was killed",
+            signs.lines("runner_killed"),
+            "sudo journalctl -k -b --grep 'Killed process'",
+        )
+    elif (
+        facts.loaded
+        and facts.runners == ()
+        and facts.process is not None
+        and facts.start is not None
+        and facts.start.loads
+    ):
         names = ", ".join(m.name for m in facts.loaded)
-        yield Finding("warning", f"/api/ps lists {names}, but no runner is there: it was killed or is gone",
-                      (f"processes: no child of pid {facts.process.pid} serves a model", facts.start.loads[-1].text),
-                      f"ollama stop {facts.loaded[0].name}")  # fmt: skip
+        yield Finding(
+            "warning",
+            f"/api/ps lists {names}, but no runner is there: it was killed or is gone",
+            (f"processes: no child of pid {facts.process.pid} serves a model", facts.start.loads[-1].text),
+            f"ollama stop {facts.loaded[0].name}",
+        )
 
 
 @check(weight=18)
@@ -330,12 +460,18 @@ def prompt_cache_growth(signs: Signs, facts: Facts) -> Iterator[Finding]:
     Seen: the engine's own lines.
     Do: LLAMA_ARG_CACHE_RAM bounds it, 0 turns it off.
     """
-    sizes = [float(e.fields["mib"]) for e in signs.of("prompt_cache") if re.fullmatch(r"[\d.]+\d", e.fields.get("mib", ""))]
+    sizes = [
+        float(e.fields["mib"]) for e in signs.of("prompt_cache") if re.fullmatch(r"[\d.]+\d", e.fields.get("mib", ""))
+    ]
     memory = facts.memory
     if sizes and max(sizes) >= 100:
         tight = memory is not None and memory.available < (2 << 30)
-        yield Finding("warning" if tight else "info", f"the prompt cache of a runner holds {max(sizes):,.0f} MiB of host memory",
-                      signs.lines("prompt_cache"), "sudo ollamactl apply --set LLAMA_ARG_CACHE_RAM=1024")  # fmt: skip
+        yield Finding(
+            "warning" if tight else "info",
+            f"the prompt cache of a runner holds {max(sizes):,.0f} MiB of host memory",
+            signs.lines("prompt_cache"),
+            "sudo ollamactl apply --set LLAMA_ARG_CACHE_RAM=1024",
+        )
 
 
 @check(weight=17)
@@ -354,9 +490,12 @@ def size_understated_by_ps(facts: Facts) -> Iterator[Finding]:
             loads = [x for x in (start.loads if start else ()) if x.port == runner.port and x.buffers]
             held = sum(b.bytes for b in loads[-1].buffers) if loads else 0
             if held > model.size * 1.25 and held - model.size > (256 << 20):
-                yield Finding("info", f"{model.name} holds {gib(held)}, `ollama ps` says {gib(model.size)}",
-                              (*(b.text for b in loads[-1].buffers if b.kind == "kv"), f"ollama ps: SIZE {gib(model.size)}"),
-                              "ollamactl verify")  # fmt: skip
+                yield Finding(
+                    "info",
+                    f"{model.name} holds {gib(held)}, `ollama ps` says {gib(model.size)}",
+                    (*(b.text for b in loads[-1].buffers if b.kind == "kv"), f"ollama ps: SIZE {gib(model.size)}"),
+                    "ollamactl verify",
+                )
 
 
 @check(weight=62, explains=("slow_model_storage",))
@@ -369,9 +508,12 @@ def swap_thrash(facts: Facts, memory: HostMemory) -> Iterator[Finding]:
     """
     used = memory.swap_total - memory.swap_free
     if facts.loaded and used > max(1 << 30, memory.swap_total // 2) and memory.available < memory.total // 20:
-        yield Finding("warning", f"{gib(used)} of swap is in use and {gib(memory.available)} of memory available while a model is loaded",
-                      (f"memory: {gib(memory.available)} of {gib(memory.total)} available",),
-                      "sudo ollamactl apply --max-loaded-models 1; ollama stop MODEL")  # fmt: skip
+        yield Finding(
+            "warning",
+            f"{gib(used)} of swap is in use and {gib(memory.available)} of memory available while a model is loaded",
+            (f"memory: {gib(memory.available)} of {gib(memory.total)} available",),
+            "sudo ollamactl apply --max-loaded-models 1; ollama stop MODEL",
+        )
 
 
 @check(weight=22)
@@ -383,8 +525,9 @@ def memory_regression_after_upgrade(signs: Signs) -> Iterator[Finding]:
     Do: compare releases with the same context; report it.
     """
     if signs.has("size_grew"):
-        yield Finding("info", "the same model with the same context is larger since the upgrade", signs.lines("size_grew"),
-                      "ollama --version; ollama ps")  # fmt: skip
-
-
-_ = quote
+        yield Finding(
+            "info",
+            "the same model with the same context is larger since the upgrade",
+            signs.lines("size_grew"),
+            "ollama --version; ollama ps",
+        )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, quote, times
 from ollamactl.core.facts import Facts, Load, Start
-from ollamactl.core.needs import Given, Signs
+from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 
 def _options(load: Load) -> tuple[object, ...]:
@@ -15,9 +15,18 @@ def _options(load: Load) -> tuple[object, ...]:
     return (load.context, load.slots, load.gpu_layers, load.kv_type_k, load.batch)
 
 
-@check(weight=64, explains=("partial_offload", "client_timeout_500_clusters", "client_overrides_keep_alive", "load_oom",
-                            "client_timeout_during_load", "vram_recovery_timeout"))  # fmt: skip
-def model_reload_every_request(signs: Signs, start: Start = None, facts: Facts = None) -> Iterator[Finding]:  # type: ignore[assignment]
+@check(
+    weight=64,
+    explains=(
+        "partial_offload",
+        "client_timeout_500_clusters",
+        "client_overrides_keep_alive",
+        "load_oom",
+        "client_timeout_during_load",
+        "vram_recovery_timeout",
+    ),
+)
+def model_reload_every_request(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
     """A model is loaded anew because requests ask for different options.
 
     Why: num_ctx, num_batch, num_thread, num_gpu and use_mmap belong to the runner: a request with others throws it away,
@@ -30,10 +39,13 @@ def model_reload_every_request(signs: Signs, start: Start = None, facts: Facts =
     for model in dict.fromkeys(x.model for x in loads):
         mine = [x for x in loads if x.model == model and x.outcome in ("loaded", "loading", "failed")]
         changes = [b for a, b in zip(mine, mine[1:], strict=False) if _options(a) != _options(b)]
-        again = any(_options(x) in [_options(y) for y in mine[: i - 1]] and _options(x) != _options(mine[i - 1])
-                    for i, x in enumerate(mine) if i > 1)  # fmt: skip
+        again = any(
+            _options(x) in [_options(y) for y in mine[: i - 1]] and _options(x) != _options(mine[i - 1])
+            for i, x in enumerate(mine)
+            if i > 1
+        )
         reset = signs.count("expired_to_make_room") >= 2 and len(changes) >= 1
-        if again and len(changes) >= 2 or reset or len({_options(x) for x in mine}) >= 4:
+        if (again and len(changes) >= 2) or reset or len({_options(x) for x in mine}) >= 4:
             worst = max(worst, mine, key=len)
     if worst:
         contexts = " → ".join(f"{x.context or '?'}" for x in worst[-4:])
@@ -41,18 +53,43 @@ def model_reload_every_request(signs: Signs, start: Start = None, facts: Facts =
         said = f"one model was loaded {times(len(worst), 'time')} with changing options (context {contexts})"
         if same:
             said = f"one model was loaded {times(len(worst), 'time')} with changing options"
-        yield Finding("warning", said, tuple(x.text for x in worst[-3:]), f"sudo ollamactl apply --context-length {max(x.context or 4096 for x in worst)}")
+        yield Finding(
+            "warning",
+            said,
+            tuple(x.text for x in worst[-3:]),
+            f"sudo ollamactl apply --context-length {max(x.context or 4096 for x in worst)}",
+        )
     elif signs.count("expired_to_make_room") >= 2 and len({x.model for x in loads}) <= 1:
-        yield Finding("warning", "a model is thrown out and loaded anew for requests with other options",
-                      signs.lines("expired_to_make_room", "already_loaded"), "the same num_ctx in all clients")  # fmt: skip
+        yield Finding(
+            "warning",
+            "a model is thrown out and loaded anew for requests with other options",
+            signs.lines("expired_to_make_room", "already_loaded"),
+            "the same num_ctx in all clients",
+        )
     elif signs.has("ps_flips"):
-        yield Finding("warning", "a model is loaded anew with another context for each client", signs.lines("ps_flips"),
-                      "sudo ollamactl apply --context-length 32768    # and no num_ctx in the clients")  # fmt: skip
+        yield Finding(
+            "warning",
+            "a model is loaded anew with another context for each client",
+            signs.lines("ps_flips"),
+            "sudo ollamactl apply --context-length 32768    # and no num_ctx in the clients",
+        )
 
 
-@check(weight=66, explains=("client_timeout_500_clusters", "num_ctx_capped_to_trained_context", "prompt_truncated",
-                            "client_overrides_keep_alive", "client_timeout_during_load", "partial_offload", "vram_recovery_timeout"))  # fmt: skip
-def models_evict_each_other(signs: Signs, start: Start = None, facts: Facts = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+@check(
+    weight=66,
+    explains=(
+        "client_timeout_500_clusters",
+        "num_ctx_capped_to_trained_context",
+        "prompt_truncated",
+        "client_overrides_keep_alive",
+        "client_timeout_during_load",
+        "partial_offload",
+        "vram_recovery_timeout",
+    ),
+)
+def models_evict_each_other(
+    signs: Signs, facts: Facts, start: Start | None = None, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
     """Two models throw each other out.
 
     Why: both do not fit together (weights, and cache × slots), or OLLAMA_MAX_LOADED_MODELS allows one; each use loads anew.
@@ -60,20 +97,33 @@ def models_evict_each_other(signs: Signs, start: Start = None, facts: Facts = No
     Do: shorter context or fewer slots for the large one, the small one on the CPU, or one server for each.
     """
     loads = [x for x in (start.loads if start else ()) if x.model and x.outcome != "failed"]
-    turns = sum(1 for a, b, c in zip(loads, loads[1:], loads[2:], strict=False)
-                if a.model == c.model != b.model and _soon(a, c))  # fmt: skip
+    turns = sum(
+        1
+        for a, b, c in zip(loads, loads[1:], loads[2:], strict=False)
+        if a.model == c.model != b.model and _soon(a, c)
+    )
     evictions = signs.count("eviction")
     several = len({x.model for x in loads}) > 1
     config = (start.config if start else None) or {}
-    if evictions >= 1 and (turns >= 1 or not loads) or turns >= 2 or (evictions >= 2 and several):
+    pinned = config.get("OLLAMA_KEEP_ALIVE", "").startswith("2562047h")
+    if (evictions >= 1 and (turns >= 1 or (not loads and not pinned))) or turns >= 2 or (evictions >= 2 and several):
         limit = config.get("OLLAMA_MAX_LOADED_MODELS", "")
         why = f"OLLAMA_MAX_LOADED_MODELS={limit}" if limit == "1" else "they do not fit together"
-        yield Finding("warning", f"models throw each other out {times(max(turns, evictions), 'time')}: {why}",
-                      (*signs.lines("eviction"), *(x.text for x in loads[-3:])),
-                      "sudo ollamactl apply --max-loaded-models 2" if limit == "1" else "sudo ollamactl plan --context-length 4096 --parallel 1")  # fmt: skip
+        yield Finding(
+            "warning",
+            f"models throw each other out {times(max(turns, evictions), 'time')}: {why}",
+            (*signs.lines("eviction"), *(x.text for x in loads[-3:])),
+            "sudo ollamactl apply --max-loaded-models 2"
+            if limit == "1"
+            else "sudo ollamactl plan --context-length 4096 --parallel 1",
+        )
     elif signs.has("one_model_only"):
-        yield Finding("warning", "the second model does not fit beside the first, so they throw each other out",
-                      signs.lines("one_model_only"), "sudo ollamactl plan --parallel 1")  # fmt: skip
+        yield Finding(
+            "warning",
+            "the second model does not fit beside the first, so they throw each other out",
+            signs.lines("one_model_only"),
+            "sudo ollamactl plan --parallel 1",
+        )
 
 
 def _soon(a: Load, c: Load) -> bool:
@@ -93,32 +143,42 @@ def one_blob_under_two_names(facts: Facts) -> Iterator[Finding]:
     for model in facts.installed or ():
         by_file.setdefault(model.digest, set()).add(model.name)
     twins = [sorted(names) for names in by_file.values() if len(names) > 1]
-    contexts = {x.model: {y.context for y in (start.loads if start else ()) if y.model == x.model} for x in (start.loads if start else ())}
+    contexts = {
+        x.model: {y.context for y in (start.loads if start else ()) if y.model == x.model}
+        for x in (start.loads if start else ())
+    }
     if twins and any(len(c) > 1 for c in contexts.values()):
-        yield Finding("info", f"{' and '.join(twins[0])} are one file: with different parameters they replace each other", (),
-                      f"ollama show --modelfile {twins[0][0]}")  # fmt: skip
+        yield Finding(
+            "info",
+            f"{' and '.join(twins[0])} are one file: with different parameters they replace each other",
+            (),
+            f"ollama show --modelfile {twins[0][0]}",
+        )
 
 
 @check(weight=60)
-def model_stuck_stopping(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def model_stuck_stopping(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A model stays in "Stopping...".
 
     Why: it is unloaded when its last request ends; an endless generation or a hung runner keeps it.
     Seen: UNTIL of `ollama ps`.
     Do: bound answers (num_predict); end the runner's process.
     """
-    lines = signs.lines("stopping_model") if signs else ()
+    lines = signs.lines("stopping_model")
     stuck = [m for m in facts.loaded or () if "stopping" in m.expires.lower()]
-    hung = signs is not None and signs.has("no_reply")
+    hung = signs.has("no_reply")
     if (stuck or lines) and not hung:
         who = stuck[0].name if stuck else "a model"
-        yield Finding("warning", f"{who} is stopping and does not stop: its runner is still at work or hangs",
-                      (*lines, *(f"ollama ps: {m.name} UNTIL {m.expires}" for m in stuck[:2])),
-                      "pgrep -a 'llama-server|ollama.*runner'; sudo kill PID    # the runner's, not the server's")  # fmt: skip
+        yield Finding(
+            "warning",
+            f"{who} is stopping and does not stop: its runner is still at work or hangs",
+            (*lines, *(f"ollama ps: {m.name} UNTIL {m.expires}" for m in stuck[:2])),
+            "pgrep -a 'llama-server|ollama.*runner'; sudo kill PID    # the runner's, not the server's",
+        )
 
 
 @check(weight=68, explains=("model_stuck_stopping",))
-def runner_hung_parent_healthy(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def runner_hung_parent_healthy(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A runner hangs under a server that answers.
 
     Why: /api/version is answered by the parent; a hung child shows only in requests without a byte of reply.
@@ -128,20 +188,37 @@ def runner_hung_parent_healthy(facts: Facts, signs: Signs = None) -> Iterator[Fi
     fix = "pgrep -a 'llama-server|ollama.*runner'; sudo kill -9 PID    # the runner's, not the server's"
     for runner in facts.runners or ():
         waits = facts.connections is not None and facts.connections.awaiting_reply > 0
-        silent = runner.port_owned and runner.slot_list is None and runner.props_slots is None and "llama-server" in " ".join(runner.process.argv)
+        silent = (
+            runner.port_owned
+            and runner.slot_list is None
+            and runner.props_slots is None
+            and "llama-server" in " ".join(runner.process.argv)
+        )
         stopped = runner.process.state in ("T", "t", "stopped", "tracing-stop")
         if stopped or (silent and waits):
-            yield Finding("error", f"the runner of {runner.name or runner.model[-19:]} (pid {runner.process.pid}) does not answer, the server does",
-                          (f"process {runner.process.pid}: state {runner.process.state or '?'}", f"port {runner.port}: no reply to /props and /slots"),
-                          f"sudo kill -9 {runner.process.pid}")  # fmt: skip
+            yield Finding(
+                "error",
+                f"the runner of {runner.name or runner.model[-19:]} (pid {runner.process.pid}) does not answer, the server does",
+                (
+                    f"process {runner.process.pid}: state {runner.process.state or '?'}",
+                    f"port {runner.port}: no reply to /props and /slots",
+                ),
+                f"sudo kill -9 {runner.process.pid}",
+            )
             return
-    if signs is not None and signs.has("no_reply") and (signs.has("stopping_model") or facts.loaded):
-        yield Finding("error", "a runner hangs: requests are accepted and get no byte, the server itself answers",
-                      signs.lines("no_reply", "stopping_model"), fix)  # fmt: skip
+    if signs.has("no_reply") and (signs.has("stopping_model") or facts.loaded):
+        yield Finding(
+            "error",
+            "a runner hangs: requests are accepted and get no byte, the server itself answers",
+            signs.lines("no_reply", "stopping_model"),
+            fix,
+        )
 
 
 @check(weight=45)
-def keep_alive_does_not_pin(signs: Signs = None, start: Start = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+def keep_alive_does_not_pin(
+    signs: Signs = NO_SIGNS, start: Start | None = None, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
     """A model with keep_alive -1 is unloaded all the same.
 
     Why: -1 keeps a model until room is needed; it is no protection against eviction, and a client's own value beats it.
@@ -150,17 +227,26 @@ def keep_alive_does_not_pin(signs: Signs = None, start: Start = None, given: tup
     """
     config = (start.config if start else None) or {}
     forever = config.get("OLLAMA_KEEP_ALIVE", "").startswith("2562047h")
-    evicted = signs is not None and signs.count("eviction") > 0
+    evicted = signs.count("eviction") > 0
     if forever and evicted and signs is not None:
-        yield Finding("warning", "OLLAMA_KEEP_ALIVE=-1 does not pin a model: it is unloaded when room is needed",
-                      (*signs.lines("eviction"), quote(start.config_line) if start else ""), "sudo ollamactl plan")  # fmt: skip
-    elif signs is not None and signs.has("keep_alive_expected") and signs.has("until_soon", "unloaded_anyway"):
-        yield Finding("warning", "keep_alive -1 is not in force for that model", signs.lines("keep_alive_expected", "until_soon", "unloaded_anyway"),
-                      "sudo ollamactl apply --keep-alive -1; ollamactl verify", weight=44)  # fmt: skip
+        yield Finding(
+            "warning",
+            "OLLAMA_KEEP_ALIVE=-1 does not pin a model: it is unloaded when room is needed",
+            (*signs.lines("eviction"), quote(start.config_line) if start else ""),
+            "sudo ollamactl plan",
+        )
+    elif signs.has("keep_alive_expected") and signs.has("until_soon", "unloaded_anyway"):
+        yield Finding(
+            "warning",
+            "keep_alive -1 is not in force for that model",
+            signs.lines("keep_alive_expected", "until_soon", "unloaded_anyway"),
+            "sudo ollamactl apply --keep-alive -1; ollamactl verify",
+            weight=44,
+        )
 
 
 @check(weight=58, explains=("partial_offload",))
-def num_gpu_override_too_high(signs: Signs, facts: Facts, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def num_gpu_override_too_high(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
     """A forced num_gpu asks for more layers than fit.
 
     Why: num_gpu in a request or Modelfile goes past the fitting: loads fail, hang, or overcommit shared memory.
@@ -170,28 +256,46 @@ def num_gpu_override_too_high(signs: Signs, facts: Facts, start: Start = None) -
     forced = [x for x in (start.loads if start else ()) if (x.gpu_layers or 0) >= 90 and x.outcome == "failed"]
     asked = [e for e in signs.of("memory_estimate") if re.search(r"layers\.requested=(?!-1)\d+", e.text)]
     if forced:
-        yield Finding("error", f"num_gpu forces {forced[-1].gpu_layers} layers to the GPU and the load fails", (forced[-1].text, forced[-1].error[:200]),
-                      "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients")  # fmt: skip
+        yield Finding(
+            "error",
+            f"num_gpu forces {forced[-1].gpu_layers} layers to the GPU and the load fails",
+            (forced[-1].text, forced[-1].error[:200]),
+            "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients",
+        )
     elif asked and signs.has("alloc_failed", "out_of_memory"):
-        yield Finding("error", "num_gpu forces more layers to the GPU than fit", signs.quotes([*asked[-1:], *signs.of("alloc_failed")[-1:]]),
-                      "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients")  # fmt: skip
+        yield Finding(
+            "error",
+            "num_gpu forces more layers to the GPU than fit",
+            signs.quotes([*asked[-1:], *signs.of("alloc_failed")[-1:]]),
+            "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients",
+        )
     elif signs.has("num_gpu_forced"):
-        yield Finding("warning", "num_gpu is forced: Ollama's own fitting is switched off", signs.lines("num_gpu_forced"),
-                      "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients")  # fmt: skip
+        yield Finding(
+            "warning",
+            "num_gpu is forced: Ollama's own fitting is switched off",
+            signs.lines("num_gpu_forced"),
+            "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients",
+        )
 
 
 @check(weight=30)
-def num_gpu_option_limits_layers(start: Start, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def num_gpu_option_limits_layers(start: Start, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A client's num_gpu keeps layers off the GPU.
 
     Why: num_gpu is the number of layers, not of GPUs: 1 puts one layer there.
     Seen: -ngl (--n-gpu-layers) far below the model's layers with memory to spare.
     Do: take num_gpu out of the request.
     """
-    asked = [e for e in (signs.of("memory_estimate") if signs else ()) if re.search(r"layers\.requested=[0-9]\b", e.text)]
+    asked = [
+        e for e in (signs.of("memory_estimate")) if re.search(r"layers\.requested=[0-9]\b", e.text)
+    ]
     for load in reversed(start.loads):
         if load.gpu_layers in (1, 2, 3, 4) and load.offloaded and load.offloaded[1] > 12 and load.outcome == "loaded":
             if asked or (load.offloaded[0] == load.gpu_layers and load.gpu_layers == 1):
-                yield Finding("warning", f"num_gpu={load.gpu_layers} puts {load.gpu_layers} of {load.offloaded[1]} layers on the GPU: it counts layers, not GPUs",
-                              (load.text,), "take num_gpu out of the request's options")  # fmt: skip
+                yield Finding(
+                    "warning",
+                    f"num_gpu={load.gpu_layers} puts {load.gpu_layers} of {load.offloaded[1]} layers on the GPU: it counts layers, not GPUs",
+                    (load.text,),
+                    "take num_gpu out of the request's options",
+                )
                 return

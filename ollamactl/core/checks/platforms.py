@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from ollamactl.core import settings
 from ollamactl.core.checks.base import Finding, check, quote
-from ollamactl.core.facts import Facts, Start, Told
-from ollamactl.core.needs import Given, Signs
+from ollamactl.core.facts import Facts, Start
+from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
-AGENT = ("launchctl setenv lasts until the next reboot: write a LaunchAgent with EnvironmentVariables in "
-         "~/Library/LaunchAgents/org.example.ollama.plist, then: launchctl bootstrap gui/$(id -u) that file")  # fmt: skip
+AGENT = (
+    "launchctl setenv lasts until the next reboot: write a LaunchAgent with EnvironmentVariables in "
+    "~/Library/LaunchAgents/org.example.ollama.plist, then: launchctl bootstrap gui/$(id -u) that file"
+)
 
 
 def _apart(given: tuple[Given, ...], start: Start | None, scope: str) -> list[Given]:
@@ -26,7 +27,9 @@ def _apart(given: tuple[Given, ...], start: Start | None, scope: str) -> list[Gi
 
 
 @check(weight=56, explains=("env_not_in_server_config", "api_exposed_without_auth"))
-def launchctl_setenv_not_persistent(given: tuple[Given, ...], start: Start = None, signs: Signs = None, facts: Facts = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def launchctl_setenv_not_persistent(
+    given: tuple[Given, ...], facts: Facts, start: Start | None = None, signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """launchctl setenv is gone after a reboot, and does not reach a server that runs.
 
     Why: it changes the session's environment for processes started later, until the reboot.
@@ -35,9 +38,9 @@ def launchctl_setenv_not_persistent(given: tuple[Given, ...], start: Start = Non
     """
     mine = [g for g in given if g.scope == "launchctl"]
     lost = _apart(given, start, "launchctl")
-    if signs is not None and signs.has("ssh_session", "wrong_domain"):
+    if signs.has("ssh_session", "wrong_domain"):
         return
-    if mine and not (signs is not None and signs.has("brew_service")):
+    if mine and not (signs.has("brew_service")):
         one = (lost or mine)[0]
         said = f"{one.name} is set by launchctl setenv, which the next reboot takes away"
         if lost and start is not None:
@@ -45,41 +48,65 @@ def launchctl_setenv_not_persistent(given: tuple[Given, ...], start: Start = Non
         yield Finding("warning", said, (one.place, quote(start.config_line) if lost and start else ""), AGENT)
         return
     starts = facts.log.starts if facts.log else ()
-    mac = any(c.library.lower() == "metal" for s in starts for c in s.computes) or (facts.told is not None and facts.told.world == "darwin")
-    if len(starts) >= 2 and mac and starts[-2].listening.startswith("[::]") and starts[-1].listening.startswith("127."):
-        yield Finding("warning", f"the server listened on {starts[-2].listening} before and listens on {starts[-1].listening} now: launchctl setenv was lost",
-                      (quote(starts[-2].listening_line), quote(starts[-1].listening_line)), AGENT)  # fmt: skip
+    mac = any(c.library.lower() == "metal" for s in starts for c in s.computes) or (
+        facts.told is not None and facts.told.world == "darwin"
+    )
+    if (
+        len(starts) >= 2
+        and mac
+        and starts[-2].listening.startswith("[::]")
+        and starts[-1].listening.startswith("127.")
+    ):
+        yield Finding(
+            "warning",
+            f"the server listened on {starts[-2].listening} before and listens on {starts[-1].listening} now: launchctl setenv was lost",
+            (quote(starts[-2].listening_line), quote(starts[-1].listening_line)),
+            AGENT,
+        )
 
 
 @check(weight=58, explains=("launchctl_setenv_not_persistent", "env_not_in_server_config"))
-def launchctl_wrong_domain(given: tuple[Given, ...] = (), signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def launchctl_wrong_domain(given: tuple[Given, ...] = (), signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """launchctl setenv was run in another session than the app's.
 
     Why: it acts on the domain where it runs; from ssh that is not the one of the desktop.
     Seen: setenv over ssh.
     Do: run it in the desktop session, or sudo launchctl asuser UID.
     """
-    mine = [g for g in given or () if g.scope == "launchctl"]
-    if signs is not None and signs.has("ssh_session", "wrong_domain") and mine:
-        yield Finding("warning", "launchctl setenv over ssh does not reach the desktop session's app", (mine[0].place, *signs.lines("ssh_session", "wrong_domain")),
-                      f"sudo launchctl asuser $(id -u) launchctl setenv {mine[0].name} {mine[0].value}")  # fmt: skip
+    mine = [g for g in given if g.scope == "launchctl"]
+    if signs.has("ssh_session", "wrong_domain") and mine:
+        yield Finding(
+            "warning",
+            "launchctl setenv over ssh does not reach the desktop session's app",
+            (mine[0].place, *signs.lines("ssh_session", "wrong_domain")),
+            f"sudo launchctl asuser $(id -u) launchctl setenv {mine[0].name} {mine[0].value}",
+        )
 
 
 @check(weight=60, explains=("launchctl_setenv_not_persistent", "env_not_in_server_config"))
-def brew_plist_rewritten(given: tuple[Given, ...] = (), signs: Signs = None, start: Start = None, facts: Facts = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def brew_plist_rewritten(
+    facts: Facts, given: tuple[Given, ...] = (), signs: Signs = NO_SIGNS, start: Start | None = None
+) -> Iterator[Finding]:
     """`brew services` rewrites its plist: settings in it are lost at upgrades.
 
     Why: it copies the plist of the formula over the one in LaunchAgents.
     Seen: homebrew.mxcl.ollama.plist with variables, or brew services beside missing values.
     Do: ~/.homebrew/services/ollama.env (recent Homebrew), or a LaunchAgent of one's own.
     """
-    plist = [g for g in given or () if g.scope == "plist"]
-    brew = signs is not None and signs.has("brew_service")
-    if brew and signs is not None and (plist or any(g.scope == "launchctl" for g in given or ()) or _apart(given or (), start, "launchctl")):
-        place = [g.place for g in given or () if g.scope in ("plist", "launchctl")][:3]
-        yield Finding("warning", "brew services writes its plist anew: settings there do not last, and launchctl setenv does not reach it",
-                      (*signs.lines("brew_service"), *place),
-                      "mkdir -p ~/.homebrew/services && echo OLLAMA_NUM_PARALLEL=4 >> ~/.homebrew/services/ollama.env && brew services restart ollama")  # fmt: skip
+    plist = [g for g in given if g.scope == "plist"]
+    brew = signs.has("brew_service")
+    if (
+        brew
+        and signs is not None
+        and (plist or any(g.scope == "launchctl" for g in given) or _apart(given or (), start, "launchctl"))
+    ):
+        place = [g.place for g in given if g.scope in ("plist", "launchctl")][:3]
+        yield Finding(
+            "warning",
+            "brew services writes its plist anew: settings there do not last, and launchctl setenv does not reach it",
+            (*signs.lines("brew_service"), *place),
+            "mkdir -p ~/.homebrew/services && echo OLLAMA_NUM_PARALLEL=4 >> ~/.homebrew/services/ollama.env && brew services restart ollama",
+        )
 
 
 @check(weight=54)
@@ -91,8 +118,12 @@ def launchagent_needs_login(signs: Signs) -> Iterator[Finding]:
     Do: a LaunchDaemon with UserName and HOME.
     """
     if signs.has("launchagent") and signs.has("before_login"):
-        yield Finding("warning", "a LaunchAgent starts at login only", signs.lines("launchagent", "before_login"),
-                      "sudo launchctl bootstrap system /Library/LaunchDaemons/org.example.ollama.plist    # with UserName and HOME")  # fmt: skip
+        yield Finding(
+            "warning",
+            "a LaunchAgent starts at login only",
+            signs.lines("launchagent", "before_login"),
+            "sudo launchctl bootstrap system /Library/LaunchDaemons/org.example.ollama.plist    # with UserName and HOME",
+        )
 
 
 @check(weight=60)
@@ -104,11 +135,18 @@ def gui_app_without_session(signs: Signs) -> Iterator[Finding]:
     Do: ollama serve as a service.
     """
     if signs.has("gui_failed"):
-        yield Finding("error", "the app's icon needs a desktop session; `ollama serve` runs without one", signs.lines("gui_failed"), "ollama serve")
+        yield Finding(
+            "error",
+            "the app's icon needs a desktop session; `ollama serve` runs without one",
+            signs.lines("gui_failed"),
+            "ollama serve",
+        )
 
 
 @check(weight=66, explains=("env_set_in_shell_not_service", "client_host_differs_from_server"))
-def snap_config_required(given: tuple[Given, ...] = (), world: str = "", signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def snap_config_required(
+    given: tuple[Given, ...] = (), world: str = "", signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """The snap takes its settings from `snap set` only.
 
     Why: variables of a shell or of a drop-in do not reach the snap's service.
@@ -117,31 +155,45 @@ def snap_config_required(given: tuple[Given, ...] = (), world: str = "", signs: 
     """
     if world != "snap":
         return
-    for one in given or ():
+    for one in given:
         if one.name.startswith("OLLAMA_") and one.scope in ("shell", "env", "service") and settings.lookup(one.name):
             key = one.name.removeprefix("OLLAMA_").lower().replace("_", "-")
-            yield Finding("warning", f"{one.name} does not reach the snap: it takes its settings from snap configuration", (one.place,),
-                          f"sudo snap set ollama {key}={one.value} && sudo snap restart ollama")  # fmt: skip
+            yield Finding(
+                "warning",
+                f"{one.name} does not reach the snap: it takes its settings from snap configuration",
+                (one.place,),
+                f"sudo snap set ollama {key}={one.value} && sudo snap restart ollama",
+            )
             return
 
 
 @check(weight=68, explains=("models_dir_no_access", "server_not_reachable", "snap_config_required"))
-def snap_confinement_models_path(given: tuple[Given, ...] = (), world: str = "", signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def snap_confinement_models_path(
+    given: tuple[Given, ...] = (), world: str = "", signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """The snap may not use that models folder.
 
     Why: strict confinement allows home, its own folders, and /media or /mnt only with removable-media connected.
     Seen: snap set ollama models=… outside of those.
     Do: sudo snap connect ollama:removable-media, or an allowed path.
     """
-    for one in given or ():
-        if one.name == "OLLAMA_MODELS" and (one.scope == "snap" or world == "snap") and not one.value.startswith(("/var/snap/", "$SNAP")):
-            yield Finding("error", f"the snap is confined and may not use {one.value}", (one.place, *(signs.lines("client_cannot_connect", "folder_denied") if signs else ())),
-                          "sudo snap connect ollama:removable-media && sudo snap restart ollama")  # fmt: skip
+    for one in given:
+        if (
+            one.name == "OLLAMA_MODELS"
+            and (one.scope == "snap" or world == "snap")
+            and not one.value.startswith(("/var/snap/", "$SNAP"))
+        ):
+            yield Finding(
+                "error",
+                f"the snap is confined and may not use {one.value}",
+                (one.place, *(signs.lines("client_cannot_connect", "folder_denied"))),
+                "sudo snap connect ollama:removable-media && sudo snap restart ollama",
+            )
             return
 
 
 @check(weight=64, explains=("no_gpu_found", "package_without_gpu_libs"))
-def nixos_acceleration_not_set(signs: Signs, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def nixos_acceleration_not_set(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """NixOS builds Ollama for the CPU unless told otherwise.
 
     Why: the package has CUDA or ROCm only with services.ollama.acceleration (later package = pkgs.ollama-cuda).
@@ -149,8 +201,12 @@ def nixos_acceleration_not_set(signs: Signs, start: Start = None) -> Iterator[Fi
     Do: set it, rebuild, restart.
     """
     if signs.has("nixos_module") and not signs.has("nixos_acceleration"):
-        yield Finding("warning", "the NixOS module builds the package without GPU libraries", signs.lines("nixos_module"),
-                      "services.ollama.acceleration = \"cuda\";    # then: sudo nixos-rebuild switch && sudo systemctl restart ollama")  # fmt: skip
+        yield Finding(
+            "warning",
+            "the NixOS module builds the package without GPU libraries",
+            signs.lines("nixos_module"),
+            'services.ollama.acceleration = "cuda";    # then: sudo nixos-rebuild switch && sudo systemctl restart ollama',
+        )
 
 
 @check(weight=65, explains=("no_gpu_found",))
@@ -162,8 +218,9 @@ def nixos_driver_not_configured(signs: Signs) -> Iterator[Finding]:
     Do: configure the driver, rebuild, reboot.
     """
     if signs.has("nixos_acceleration") and not signs.has("nixos_driver"):
-        yield Finding("warning", "acceleration is set and no NVIDIA driver is configured", signs.lines("nixos_acceleration"),
-                      "services.xserver.videoDrivers = [ \"nvidia\" ];    # then: sudo nixos-rebuild switch && sudo reboot")  # fmt: skip
-
-
-_ = (Told, re)
+        yield Finding(
+            "warning",
+            "acceleration is set and no NVIDIA driver is configured",
+            signs.lines("nixos_acceleration"),
+            'services.xserver.videoDrivers = [ "nvidia" ];    # then: sudo nixos-rebuild switch && sudo reboot',
+        )

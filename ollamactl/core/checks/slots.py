@@ -5,18 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core import settings, verify
+import msgspec
+
+from ollamactl.core import runners, settings
 from ollamactl.core.checks.base import Finding, check, quote, times
 from ollamactl.core.facts import Facts, Load, Runner, Start
 from ollamactl.core.inflight import in_flight
-from ollamactl.core.needs import Given, Signs
+from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 
-def wanted_slots(facts: Facts, given: tuple[Given, ...] | None) -> int | None:
+def wanted_slots(facts: Facts, given: tuple[Given, ...]) -> int | None:
     """Slots that the configuration asks for, where it does."""
-    slots = verify.expected_slots(facts.start, facts.version or (facts.start.version if facts.start else ""))
+    slots = runners.expected_slots(facts.start, facts.version or (facts.start.version if facts.start else ""))
     if slots is None:
-        for one in given or ():
+        for one in given:
             if one.name == "OLLAMA_NUM_PARALLEL" and one.value.strip("'\" ").isdigit():
                 slots = max(1, int(one.value.strip("'\" ")))
     return slots
@@ -29,7 +31,7 @@ def is_embedding(load: Load) -> bool:
 
 
 @check(weight=66, explains=("parallel_lower_than_configured", "parallel_is_one"))
-def parallel_forced_to_1_by_architecture(signs: Signs, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def parallel_forced_to_1_by_architecture(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """Ollama forces the model's family to one slot.
 
     Why: for some families (list in its scheduler) it does not run requests in parallel, whatever the setting.
@@ -41,14 +43,21 @@ def parallel_forced_to_1_by_architecture(signs: Signs, start: Start = None) -> I
         return
     families = sorted({e.fields.get("architecture", "mllama") for e in events})
     wanted = (start.config or {}).get("OLLAMA_NUM_PARALLEL", "") if start else ""
-    said = f"Ollama runs {', '.join(families)} with one slot" + (f", not {wanted}" if wanted.isdigit() and int(wanted) > 1 else "")
-    yield Finding("warning" if not wanted or wanted not in ("0", "1") else "info", said,
-                  signs.lines("parallel_forced_to_1"),
-                  "ollamactl probe MODEL    # a model of another family serves several at once")  # fmt: skip
+    said = f"Ollama runs {', '.join(families)} with one slot" + (
+        f", not {wanted}" if wanted.isdigit() and int(wanted) > 1 else ""
+    )
+    yield Finding(
+        "warning" if not wanted or wanted not in ("0", "1") else "info",
+        said,
+        signs.lines("parallel_forced_to_1"),
+        "ollamactl probe MODEL    # a model of another family serves several at once",
+    )
 
 
 @check(weight=64, explains=("parallel_lower_than_configured", "parallel_is_one"))
-def parallel_forced_to_1_embedding(facts: Facts, given: tuple[Given, ...] = (), signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def parallel_forced_to_1_embedding(
+    facts: Facts, given: tuple[Given, ...] = (), signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """Embedding models get one slot, whatever the setting.
 
     Why: the engine gives wrong vectors with several; Ollama sets one without any warning.
@@ -65,18 +74,24 @@ def parallel_forced_to_1_embedding(facts: Facts, given: tuple[Given, ...] = (), 
             return
     for runner in facts.runners or ():
         if runner.slots == 1 and any(a.startswith("--embedding") for a in runner.process.argv):
-            yield Finding("info", f"{runner.name or 'an embedding model'} runs with one slot, not {wanted}",
-                          (" ".join(runner.process.argv)[:300],), fix)  # fmt: skip
+            yield Finding(
+                "info",
+                f"{runner.name or 'an embedding model'} runs with one slot, not {wanted}",
+                (" ".join(runner.process.argv)[:300],),
+                fix,
+            )
             return
     embeds = sum(r.count for r in (facts.start.requests if facts.start else ()) if "embed" in r.path)
-    if signs is not None and signs.has("embedding_parallel"):
-        yield Finding("info", f"embedding models run with one slot, not {wanted}", signs.lines("embedding_parallel"), fix)
+    if signs.has("embedding_parallel"):
+        yield Finding(
+            "info", f"embedding models run with one slot, not {wanted}", signs.lines("embedding_parallel"), fix
+        )
     elif embeds > 4 and facts.start is not None and not facts.start.loads:
         yield Finding("info", f"embedding models run with one slot, not {wanted}", (), fix)
 
 
 @check(weight=55)
-def parallel_lower_than_configured(facts: Facts, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+def parallel_lower_than_configured(facts: Facts, given: tuple[Given, ...] = ()) -> Iterator[Finding]:
     """A model was loaded with fewer slots than configured.
 
     Why: slots are decided at the load: the setting came later, the release chose by memory, or the family is forced.
@@ -88,7 +103,11 @@ def parallel_lower_than_configured(facts: Facts, given: tuple[Given, ...] = ()) 
         return
     config_line = quote(facts.start.config_line) if facts.start else ""
     for runner in facts.runners or ():
-        if runner.slots and runner.slots < wanted and not any(a.startswith("--embedding") for a in runner.process.argv):
+        if (
+            runner.slots
+            and runner.slots < wanted
+            and not any(a.startswith("--embedding") for a in runner.process.argv)
+        ):
             yield _lower(runner, wanted, config_line)
             return
     if facts.runners:
@@ -102,12 +121,16 @@ def parallel_lower_than_configured(facts: Facts, given: tuple[Given, ...] = ()) 
 
 def _lower(runner: Runner, wanted: int, line: str) -> Finding:
     who = runner.name or runner.model.rsplit("/", 1)[-1][:19]
-    return Finding("warning", f"{who} runs with {times(runner.slots or 1, 'slot')}, {wanted} are configured",
-                   (" ".join(runner.process.argv)[:300], line), f"ollama stop {runner.name or 'MODEL'}")  # fmt: skip
+    return Finding(
+        "warning",
+        f"{who} runs with {times(runner.slots or 1, 'slot')}, {wanted} are configured",
+        (" ".join(runner.process.argv)[:300], line),
+        f"ollama stop {runner.name or 'MODEL'}",
+    )
 
 
 @check(weight=6)
-def parallel_is_one(facts: Facts, signs: Signs = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+def parallel_is_one(facts: Facts, signs: Signs = NO_SIGNS, given: tuple[Given, ...] = ()) -> Iterator[Finding]:
     """Requests for one model are answered one after another: there is one slot.
 
     Why: since 0.10 the default is one slot; a second user waits until the first is served.
@@ -118,16 +141,23 @@ def parallel_is_one(facts: Facts, signs: Signs = None, given: tuple[Given, ...] 
     config = (start.config if start else None) or {}
     one = config.get("OLLAMA_NUM_PARALLEL") == "1"
     loads = [x for x in (start.loads if start else ()) if not is_embedding(x)]
-    if not one and not (loads and all(x.slots == 1 for x in loads) and config.get("OLLAMA_NUM_PARALLEL", "0") in ("", "0")):
-        if not (signs and signs.has("answers_in_turn")):
+    if not one and not (
+        loads and all(x.slots == 1 for x in loads) and config.get("OLLAMA_NUM_PARALLEL", "0") in ("", "0")
+    ):
+        if not (signs.has("answers_in_turn")):
             return
     waited = _serial(start) if start else 0
-    if one or waited or (signs and signs.has("answers_in_turn")):
+    if one or waited or (signs.has("answers_in_turn")):
         said = "one slot: requests for a model are answered one after another"
         said += f"; {waited} of the last requests waited for another" if waited else ""
         line = quote(start.config_line) if start else ""
-        yield Finding("info", said, (line, *(signs.lines("answers_in_turn") if signs else ())),
-                      "sudo ollamactl apply --parallel 2", weight=28 if waited > 2 else 6)  # fmt: skip
+        yield Finding(
+            "info",
+            said,
+            (line, *(signs.lines("answers_in_turn"))),
+            "sudo ollamactl apply --parallel 2",
+            weight=28 if waited > 2 else 6,
+        )
 
 
 def _serial(start: Start) -> int:
@@ -136,7 +166,7 @@ def _serial(start: Start) -> int:
     recent = [r for r in start.recent if r.at is not None and r.status == 200 and r.seconds > 1]
     for before, after in zip(recent, recent[1:], strict=False):
         if after.at is not None and before.at is not None and after.at - after.seconds < before.at - 0.5:
-            waited += after.at >= before.at
+            waited += int(after.at >= before.at)
     return waited
 
 
@@ -152,8 +182,13 @@ def parallel_auto_value_unknown(facts: Facts, release: tuple[int, ...] = ()) -> 
     config = (start.config if start else None) or {}
     auto = config.get("OLLAMA_NUM_PARALLEL") == "0" or (start is not None and not config and bool(start.loads))
     if start is None or not auto or not (0, 2) <= release < (0, 10):
-        if not (start is not None and not config and not release and any((x.slots or 1) == 2 for x in start.loads)
-                and any("--ctx-size" in x.argv for x in start.loads)):  # fmt: skip
+        if not (
+            start is not None
+            and not config
+            and not release
+            and any((x.slots or 1) == 2 for x in start.loads)
+            and any("--ctx-size" in x.argv for x in start.loads)
+        ):
             return
     slots = sorted({x.slots for x in start.loads if x.slots})
     most = 4 if release < (0, 6, 7) else 2
@@ -163,8 +198,12 @@ def parallel_auto_value_unknown(facts: Facts, release: tuple[int, ...] = ()) -> 
     yield Finding("info", said, evidence, "sudo ollamactl apply --parallel 2")
 
 
-@check(weight=84, explains=("runner_crash_on_load", "load_oom", "context_multiplied_by_parallel", "server_panic_restarts"))
-def parallel_above_maximum(signs: Signs = None, facts: Facts = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+@check(
+    weight=84, explains=("runner_crash_on_load", "load_oom", "context_multiplied_by_parallel", "server_panic_restarts")
+)
+def parallel_above_maximum(
+    facts: Facts, signs: Signs = NO_SIGNS, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
     """More slots are configured than the engine can hold.
 
     Why: llama.cpp refuses more than 256 sequences: every load fails.
@@ -172,35 +211,45 @@ def parallel_above_maximum(signs: Signs = None, facts: Facts = None, given: tupl
     Do: at most 256.
     """
     wanted = wanted_slots(facts, given) or 0
-    if (signs is not None and signs.has("parallel_above_maximum")) or wanted > settings.MAX_SLOTS:
-        lines = signs.lines("parallel_above_maximum", "load_failed") if signs else ()
+    if (signs.has("parallel_above_maximum")) or wanted > settings.MAX_SLOTS:
+        lines = signs.lines("parallel_above_maximum", "load_failed")
         line = quote(facts.start.config_line) if facts.start else ""
-        yield Finding("error", f"{wanted or 'more than 256'} slots: the engine loads no model with more than 256",
-                      (*lines, line), "sudo ollamactl apply --parallel 4")  # fmt: skip
+        yield Finding(
+            "error",
+            f"{wanted or 'more than 256'} slots: the engine loads no model with more than 256",
+            (*lines, line),
+            "sudo ollamactl apply --parallel 4",
+        )
 
 
 @check(weight=58)
-def queue_full_503(signs: Signs = None, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def queue_full_503(signs: Signs = NO_SIGNS, start: Start | None = None) -> Iterator[Finding]:
     """Requests were refused because the queue was full.
 
     Why: more requests wait for a load than OLLAMA_MAX_QUEUE (512); a burst of a client, or a load that takes long.
     Seen: 503 within milliseconds in the access log, or "server busy" at a client.
     Do: bound the client's concurrency; a larger queue only if clients wait that long.
     """
-    refused = [r for r in (start.requests if start else ()) if r.status == 503 and r.seconds_min < 10 and _work(r.path)]
+    refused = [
+        r for r in (start.requests if start else ()) if r.status == 503 and r.seconds_min < 10 and _work(r.path)
+    ]
     count = sum(r.count for r in refused)
     early = start is not None and settings.version(start.version)[:3] == (0, 1, 33)
     if early and start is not None:
         refused += [r for r in start.requests if r.status == 500 and r.seconds_max < 1 and r.count > 5]
         count = sum(r.count for r in refused)
-    lines = signs.lines("queue_full") if signs else ()
+    lines = signs.lines("queue_full")
     if not count and not lines:
         return
     queue = (start.config or {}).get("OLLAMA_MAX_QUEUE", "512") if start else "512"
     said = f"{count} requests were refused with 503" if count else "the server refused requests: its queue was full"
-    yield Finding("warning", f"{said} (OLLAMA_MAX_QUEUE={queue})", (*(r.text for r in refused[:3]), *lines),
-                  f"sudo ollamactl apply --max-queue {max(1024, 2 * int(queue)) if queue.isdigit() else 1024}"
-                  "    # or fewer requests at once in the client")  # fmt: skip
+    yield Finding(
+        "warning",
+        f"{said} (OLLAMA_MAX_QUEUE={queue})",
+        (*(r.text for r in refused[:3]), *lines),
+        f"sudo ollamactl apply --max-queue {max(1024, 2 * int(queue)) if queue.isdigit() else 1024}"
+        "    # or fewer requests at once in the client",
+    )
 
 
 def _work(path: str) -> bool:
@@ -218,16 +267,27 @@ def overload_512_default_queue(start: Start, facts: Facts) -> Iterator[Finding]:
     queue = (start.config or {}).get("OLLAMA_MAX_QUEUE", "")
     took = [r.seconds for r in start.recent if r.status == 200 and _work(r.path)]
     slots = wanted_slots(facts, ()) or 1
-    if queue.isdigit() and int(queue) >= 512 and len(took) >= 20 and any(r.status in (499, 500, 503) for r in start.failed):
+    if (
+        queue.isdigit()
+        and int(queue) >= 512
+        and len(took) >= 20
+        and any(r.status in (499, 500, 503) for r in start.failed)
+    ):
         mean = sum(took) / len(took)
         wait = int(queue) * mean / slots
         if wait > 1800:
-            yield Finding("info", f"{queue} requests may wait for a load, the last of them {wait / 60:.0f} min",
-                          (quote(start.config_line),), "ollamactl plan --client-timeout 60")  # fmt: skip
+            yield Finding(
+                "info",
+                f"{queue} requests may wait for a load, the last of them {wait / 60:.0f} min",
+                (quote(start.config_line),),
+                "ollamactl plan --client-timeout 60",
+            )
 
 
 @check(weight=35)
-def max_queue_not_applied_to_loaded_model(signs: Signs = None, start: Start = None, facts: Facts = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+def max_queue_not_applied_to_loaded_model(
+    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
     """OLLAMA_MAX_QUEUE does not bound requests for a model that is loaded.
 
     Why: it counts requests that wait for a load; those for a loaded model wait for a slot without any limit.
@@ -237,12 +297,12 @@ def max_queue_not_applied_to_loaded_model(signs: Signs = None, start: Start = No
     config = (start.config if start else None) or {}
     queue = config.get("OLLAMA_MAX_QUEUE", "")
     if not queue:
-        queue = next((g.value for g in given or () if g.name == "OLLAMA_MAX_QUEUE"), "")
+        queue = next((g.value for g in given if g.name == "OLLAMA_MAX_QUEUE"), "")
     if not queue.isdigit() or not 0 < int(queue) < 64:
         return
     waited = _waited(start) if start else 0
     refused = sum(r.count for r in (start.requests if start else ()) if r.status == 503)
-    if waited > int(queue) and not refused or (signs is not None and signs.has("queue_expected")):
+    if (waited > int(queue) and not refused) or (signs.has("queue_expected")):
         said = f"OLLAMA_MAX_QUEUE={queue} bounds only requests that wait for a load"
         said += f"; {waited} waited for a slot of a loaded model" if waited else ""
         yield Finding("info", said, (quote(start.config_line) if start else "",), "ollamactl front nginx")
@@ -250,7 +310,9 @@ def max_queue_not_applied_to_loaded_model(signs: Signs = None, start: Start = No
 
 def _waited(start: Start) -> int:
     """The largest number of requests in flight at one moment, of those that ended, less the slots."""
-    spans = sorted((r.at - r.seconds, r.at) for r in start.recent if r.at is not None and r.status == 200 and r.seconds > 0.2)
+    spans = sorted(
+        (r.at - r.seconds, r.at) for r in start.recent if r.at is not None and r.status == 200 and r.seconds > 0.2
+    )
     most = 0
     ends: list[float] = []
     for begin, end in spans:
@@ -272,9 +334,12 @@ def queue_building_up(facts: Facts) -> Iterator[Finding]:
     if flight.waiting and flight.slots and flight.running is not None and flight.running >= flight.slots:
         oldest = f", the oldest for {flight.oldest_wait:.0f} s" if flight.oldest_wait else ""
         long = bool(flight.oldest_wait and flight.oldest_wait > 60)
-        yield Finding("warning" if long else "info",
-                      f"{flight.sentence()}: all {flight.slots} slots are busy{oldest}",
-                      (f"sockets: {flight.waiting} connections await a reply",), "sudo ollamactl plan --parallel 2,4")  # fmt: skip
+        yield Finding(
+            "warning" if long else "info",
+            f"{flight.sentence()}: all {flight.slots} slots are busy{oldest}",
+            (f"sockets: {flight.waiting} connections await a reply",),
+            "sudo ollamactl plan --parallel 2,4",
+        )
 
 
 @check(weight=25)
@@ -288,20 +353,24 @@ def parallel_exceeds_useful_concurrency(start: Start, facts: Facts) -> Iterator[
     slots = wanted_slots(facts, ()) or 0
     if slots < 6 or len(start.recent) < 40:
         return
-    most = _waited(msgspec_replace(start)) + 1
+    most = _waited(_one_slot(start)) + 1
     if most * 2 <= slots:
-        yield Finding("info", f"{slots} slots are configured, at most {most} requests ran at the same time",
-                      (quote(start.config_line),), f"sudo ollamactl apply --parallel {most}")  # fmt: skip
+        yield Finding(
+            "info",
+            f"{slots} slots are configured, at most {most} requests ran at the same time",
+            (quote(start.config_line),),
+            f"sudo ollamactl apply --parallel {most}",
+        )
 
 
-def msgspec_replace(start: Start) -> Start:
-    import msgspec
-
+def _one_slot(start: Start) -> Start:
     return msgspec.structs.replace(start, config={"OLLAMA_NUM_PARALLEL": "1"})
 
 
 @check(weight=24)
-def parallel_reported_but_serial(signs: Signs = None, start: Start = None, facts: Facts = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def parallel_reported_but_serial(
+    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None
+) -> Iterator[Finding]:
     """The runner has several slots and answers one request after another.
 
     Why: the MLX runner accepts slots and runs them in turn; only timing shows it.
@@ -310,12 +379,20 @@ def parallel_reported_but_serial(signs: Signs = None, start: Start = None, facts
     """
     for load in start.loads if start else ():
         if "mlx" in " ".join(load.argv).lower() + load.runner.lower() and (load.slots or 0) > 1:
-            yield Finding("info", f"the MLX runner has {load.slots} slots and answers one request after another",
-                          (load.text,), "ollamactl probe MODEL -n 4")  # fmt: skip
+            yield Finding(
+                "info",
+                f"the MLX runner has {load.slots} slots and answers one request after another",
+                (load.text,),
+                "ollamactl probe MODEL -n 4",
+            )
             return
-    if signs is not None and signs.has("mlx_parallel"):
-        yield Finding("info", "the MLX runner reports several slots and answers one request after another",
-                      signs.lines("mlx_parallel"), "ollamactl probe MODEL -n 4")  # fmt: skip
+    if signs.has("mlx_parallel"):
+        yield Finding(
+            "info",
+            "the MLX runner reports several slots and answers one request after another",
+            signs.lines("mlx_parallel"),
+            "ollamactl probe MODEL -n 4",
+        )
 
 
 @check(weight=15)
@@ -327,5 +404,9 @@ def several_instances_expected(signs: Signs) -> Iterator[Finding]:
     Do: for a real second copy run a second server on another port.
     """
     if signs.has("copies_expected"):
-        yield Finding("info", "slots share one copy of the weights; only the KV cache grows", signs.lines("copies_expected"),
-                      "ollamactl plan MODEL --parallel 1,2")  # fmt: skip
+        yield Finding(
+            "info",
+            "slots share one copy of the weights; only the KV cache grows",
+            signs.lines("copies_expected"),
+            "ollamactl plan MODEL --parallel 1,2",
+        )

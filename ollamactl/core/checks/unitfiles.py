@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.checks.base import Finding, Severity, check
 from ollamactl.core.facts import Complaint, Facts, Log, UnitFile, UnitProblem
-from ollamactl.core.needs import Given, Signs
+from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 _OUTSIDE = ("outside of section", "before any section", "no section")
 
@@ -30,7 +30,9 @@ def _edit(path: str) -> str:
 
 
 @check(weight=88, explains=("need_daemon_reload", "env_not_in_server_config", "malformed_env_assignment"))
-def dropin_missing_section_header(facts: Facts, log: Log = None, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def dropin_missing_section_header(
+    facts: Facts, log: Log | None = None, signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """A drop-in has no [Service] header above its lines.
 
     Why: systemd ignores assignments outside of a section, with one line in the journal; the file is listed all the same.
@@ -39,29 +41,47 @@ def dropin_missing_section_header(facts: Facts, log: Log = None, signs: Signs = 
     """
     for file, problem in _problems(facts.unit_files or ()):
         header = problem.text.startswith("[") and ("header" in problem.why or "section" in problem.why)
-        if any(word in problem.why.lower() for word in _OUTSIDE) or header and not problem.text.startswith("[X-"):
+        if any(word in problem.why.lower() for word in _OUTSIDE) or (header and not problem.text.startswith("[X-")):
             what = "a broken section header" if header else "lines outside of any section"
             said = f"{file.path} has {what}: systemd ignores its settings"
-            fix = "printf '[Service]\\n' | cat - {0} | sudo tee {0} && sudo systemctl daemon-reload" if not header else ""
-            yield Finding("error", said, (f"{file.path}:{problem.line}: {problem.text} ({problem.why})",),
-                          _edit(file.path) + "    # first line: [Service]" if header or not fix else
-                          f"sudo sed -i '1i [Service]' {file.path} && sudo systemctl daemon-reload "
-                          "&& sudo systemctl restart ollama")  # fmt: skip
+            fix = (
+                "printf '[Service]\\n' | cat - {0} | sudo tee {0} && sudo systemctl daemon-reload"
+                if not header
+                else ""
+            )
+            yield Finding(
+                "error",
+                said,
+                (f"{file.path}:{problem.line}: {problem.text} ({problem.why})",),
+                _edit(file.path) + "    # first line: [Service]"
+                if header or not fix
+                else f"sudo sed -i '1i [Service]' {file.path} && sudo systemctl daemon-reload "
+                "&& sudo systemctl restart ollama",
+            )
             return
     for complaint in _complaints(facts):
         if re.search(r"(?i)outside of section|Invalid section header|Unknown section", complaint.text):
             where = complaint.file or "the drop-in"
-            yield Finding("error", f"{where} has no [Service] header above its lines: systemd ignores them",
-                          (complaint.text,), f"sudo sed -i '1i [Service]' {where} && sudo systemctl daemon-reload "
-                          "&& sudo systemctl restart ollama")  # fmt: skip
+            yield Finding(
+                "error",
+                f"{where} has no [Service] header above its lines: systemd ignores them",
+                (complaint.text,),
+                f"sudo sed -i '1i [Service]' {where} && sudo systemctl daemon-reload && sudo systemctl restart ollama",
+            )
             return
-    if signs is not None and signs.has("outside_section"):
-        yield Finding("error", "a drop-in has no [Service] header above its lines: systemd ignores them",
-                      signs.lines("outside_section"), "sudo systemctl edit ollama    # first line: [Service]")  # fmt: skip
+    if signs.has("outside_section"):
+        yield Finding(
+            "error",
+            "a drop-in has no [Service] header above its lines: systemd ignores them",
+            signs.lines("outside_section"),
+            "sudo systemctl edit ollama    # first line: [Service]",
+        )
 
 
 @check(weight=86, explains=("env_not_in_server_config", "config_newer_than_process"))
-def malformed_env_assignment(facts: Facts, signs: Signs = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+def malformed_env_assignment(
+    facts: Facts, signs: Signs = NO_SIGNS, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
     """An assignment that assigns nothing, or something else.
 
     Why: a colon for `=`, blanks around `=`, unbalanced quotes, a key in lower case or a blank outside of quotes make
@@ -77,18 +97,26 @@ def malformed_env_assignment(facts: Facts, signs: Signs = None, given: tuple[Giv
             if "OLLAMA" in problem.text.upper() or re.match(r"(?i)environment", problem.text):
                 said = f"{file.path}:{problem.line} does not set what it names: {problem.why}"
                 yield Finding("error", said, (f"{file.path}:{problem.line}: {problem.text}",), _edit(file.path))
-    for file in facts.env_files or ():
-        for problem in file.problems:
-            said = f"{file.path}:{problem.line} does not set what it names: {problem.why}"
-            yield Finding("warning", said, (f"{file.path}:{problem.line}: {problem.text}",), _edit(file.path))
+    for read in facts.env_files or ():
+        for problem in read.problems:
+            said = f"{read.path}:{problem.line} does not set what it names: {problem.why}"
+            yield Finding("warning", said, (f"{read.path}:{problem.line}: {problem.text}",), _edit(read.path))
     for complaint in _complaints(facts):
         if re.search(r"(?i)invalid environment|Missing '='|unbalanced quot|Unknown key.*nvironment", complaint.text):
-            yield Finding("error", "systemd ignores a malformed Environment= line", (complaint.text,),
-                          _edit(complaint.file or "the drop-in"))  # fmt: skip
-    for event in signs.of("malformed_assignment") if signs else ():
+            yield Finding(
+                "error",
+                "systemd ignores a malformed Environment= line",
+                (complaint.text,),
+                _edit(complaint.file or "the drop-in"),
+            )
+    for event in signs.of("malformed_assignment"):
         name, value = event.fields.get("name", ""), event.fields.get("value", "")
-        yield Finding("error", f"this line does not set {name}: NAME=VALUE without blanks is needed",
-                      signs.quotes([event]), f"sudo ollamactl apply --set {name}={value}")  # fmt: skip
+        yield Finding(
+            "error",
+            f"this line does not set {name}: NAME=VALUE without blanks is needed",
+            signs.quotes([event]),
+            f"sudo ollamactl apply --set {name}={value}",
+        )
 
 
 @check(weight=80)
@@ -101,7 +129,7 @@ def unit_file_problem(facts: Facts) -> Iterator[Finding]:
     """
     for file, problem in _problems(facts.unit_files or ()):
         why = problem.why.lower()
-        if any(word in why for word in _OUTSIDE) or problem.text.startswith("[") and "header" in why:
+        if any(word in why for word in _OUTSIDE) or (problem.text.startswith("[") and "header" in why):
             continue
         if "OLLAMA" in problem.text.upper() or re.match(r"(?i)environment", problem.text):
             continue
@@ -109,13 +137,17 @@ def unit_file_problem(facts: Facts) -> Iterator[Finding]:
         yield Finding("warning", said, (f"{file.path}:{problem.line}: {problem.text}",), _edit(file.path))
     for complaint in _complaints(facts):
         if not re.search(r"(?i)outside of section|section header|nvironment|Missing '='", complaint.text):
-            yield Finding("warning", "systemd ignores a line of the unit's files", (complaint.text,),
-                          _edit(complaint.file or "/etc/systemd/system/ollama.service"))  # fmt: skip
+            yield Finding(
+                "warning",
+                "systemd ignores a line of the unit's files",
+                (complaint.text,),
+                _edit(complaint.file or "/etc/systemd/system/ollama.service"),
+            )
             return
 
 
 @check(weight=90, explains=("service_restart_loop", "execstart_203_exec"))
-def client_command_in_start_pre(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def client_command_in_start_pre(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A client command runs before the server does.
 
     Why: ExecStartPre=/ExecStartPost= with `ollama pull`, `run` or `list` needs a server that is not there yet.
@@ -127,24 +159,31 @@ def client_command_in_start_pre(facts: Facts, signs: Signs = None) -> Iterator[F
             if one.key in ("ExecStartPre", "ExecStartPost") and re.search(
                 r"ollama['\"]?\s+(?:pull|run|list|show|ps|create|cp|rm)\b", one.value
             ):
-                failing = signs is not None and signs.has("unit:control_exited")
+                failing = signs.has("unit:control_exited")
                 post = one.key == "ExecStartPost"
                 if post and not failing:
                     continue
-                yield Finding("error" if failing or not post else "warning",
-                              f"{one.key}= runs a client command before the server listens",
-                              (f"{file.path}:{one.line}: {one.key}={one.value}",
-                               *(signs.lines("unit:control_exited") if signs else ())),
-                              _edit(file.path) + f"    # without line {one.line}")  # fmt: skip
+                yield Finding(
+                    "error" if failing or not post else "warning",
+                    f"{one.key}= runs a client command before the server listens",
+                    (
+                        f"{file.path}:{one.line}: {one.key}={one.value}",
+                        *(signs.lines("unit:control_exited")),
+                    ),
+                    _edit(file.path) + f"    # without line {one.line}",
+                )
                 return
-    if signs is not None and signs.has("unit:control_exited"):
-        yield Finding("error", "a command of ExecStartPre= or ExecStartPost= fails, so the server is not started",
-                      signs.lines("unit:control_exited", "client_cannot_connect"),
-                      "systemctl cat ollama | grep ExecStartP    # take client commands out")  # fmt: skip
+    if signs.has("unit:control_exited"):
+        yield Finding(
+            "error",
+            "a command of ExecStartPre= or ExecStartPost= fails, so the server is not started",
+            signs.lines("unit:control_exited", "client_cannot_connect"),
+            "systemctl cat ollama | grep ExecStartP    # take client commands out",
+        )
 
 
 @check(weight=60)
-def unit_sandbox_hides_gpu(facts: Facts, signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def unit_sandbox_hides_gpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The unit's hardening hides the GPU's device nodes.
 
     Why: PrivateDevices=yes or a closed DeviceAllow= list leaves no /dev/nvidia* and /dev/kfd to the service.
@@ -155,41 +194,54 @@ def unit_sandbox_hides_gpu(facts: Facts, signs: Signs = None) -> Iterator[Findin
     closed = ""
     if service is not None and service.private_devices:
         closed = "PrivateDevices=yes"
-    elif service is not None and service.device_policy == "closed" and not any(
-        word in " ".join(service.device_allow) for word in ("nvidia", "kfd", "dri", "drm", "195")
+    elif (
+        service is not None
+        and service.device_policy == "closed"
+        and not any(word in " ".join(service.device_allow) for word in ("nvidia", "kfd", "dri", "drm", "195"))
     ):
         closed = "DevicePolicy=closed"
     for file in facts.unit_files or ():
         for one in file.assignments:
             if not closed and one.key == "PrivateDevices" and one.value.lower() in ("yes", "true", "1", "on"):
                 closed = f"{file.path}:{one.line}: PrivateDevices={one.value}"
-    if not closed and signs is not None and signs.has("sandbox_devices"):
+    if not closed and signs.has("sandbox_devices"):
         closed = signs.lines("sandbox_devices")[0]
     if closed and facts.start is not None and any(c.library.lower() not in ("cpu", "") for c in facts.start.computes):
         return
     if closed and (facts.gpus or facts.gpus is None):
-        yield Finding("warning", "the unit's sandbox hides the GPU from the service", (closed,),
-                      "printf '[Service]\\nPrivateDevices=no\\nDeviceAllow=\\n' | sudo SYSTEMD_EDITOR='tee' systemctl "
-                      "edit ollama && sudo systemctl restart ollama")  # fmt: skip
+        yield Finding(
+            "warning",
+            "the unit's sandbox hides the GPU from the service",
+            (closed,),
+            "printf '[Service]\\nPrivateDevices=no\\nDeviceAllow=\\n' | sudo SYSTEMD_EDITOR='tee' systemctl "
+            "edit ollama && sudo systemctl restart ollama",
+        )
 
 
 @check(weight=90, explains=("service_restart_loop", "runner_crash_on_load"))
-def ld_preload_in_unit(given: tuple[Given, ...] = (), signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def ld_preload_in_unit(given: tuple[Given, ...] = (), signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """LD_PRELOAD is set for the service.
 
     Why: a preload library that is missing or does not fit crashes the server or its runners at the start.
     Seen: the variable, or the dynamic linker's own line.
     Do: take the library out.
     """
-    lines = signs.lines("preload_missing") if signs else ()
-    for one in given or ():
+    lines = signs.lines("preload_missing")
+    for one in given:
         if one.name == "LD_PRELOAD" and one.scope in ("service", "process", "env"):
-            dumped = signs is not None and bool(signs.matching("dumped", kinds=("unit:main_exited",)))
-            severity = "error" if lines or dumped else "warning"
-            yield Finding(severity, f"the service preloads {one.value}", (one.place, *lines),  # type: ignore[arg-type]
-                          f"sudoedit {one.place.split(':')[0]} && sudo systemctl daemon-reload "
-                          "&& sudo systemctl restart ollama")  # fmt: skip
+            dumped = bool(signs.matching("dumped", kinds=("unit:main_exited",)))
+            severity: Severity = "error" if lines or dumped else "warning"
+            yield Finding(
+                severity,
+                f"the service preloads {one.value}",
+                (one.place, *lines),
+                f"sudoedit {one.place.split(':')[0]} && sudo systemctl daemon-reload && sudo systemctl restart ollama",
+            )
             return
     if lines:
-        yield Finding("error", "a preload library of the service does not exist", lines,
-                      "systemctl cat ollama | grep -n LD_PRELOAD    # take it out")  # fmt: skip
+        yield Finding(
+            "error",
+            "a preload library of the service does not exist",
+            lines,
+            "systemctl cat ollama | grep -n LD_PRELOAD    # take it out",
+        )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ollamactl.core import govalues, settings
 from ollamactl.core.checks.base import Finding, check
 from ollamactl.core.facts import Start
-from ollamactl.core.needs import Given, Signs
+from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 # Names of other programs, of the client library, of Docker images and of builds: not the server's, and no fault.
 FOREIGN = re.compile(
@@ -17,13 +17,22 @@ FOREIGN = re.compile(
 )
 # Retired or undocumented names that some release reads.
 OTHERS = {
-    "OLLAMA_LLM_LIBRARY", "OLLAMA_SKIP_CPU_GENERATE", "OLLAMA_LIBRARY_PATH", "OLLAMA_NEW_ESTIMATES", "OLLAMA_EXPERIMENT",
-    "OLLAMA_CONTEXT_SHIFT", "OLLAMA_INTEL_GPU", "OLLAMA_FORCE_MMAP", "OLLAMA_UI",
-}  # fmt: skip
+    "OLLAMA_LLM_LIBRARY",
+    "OLLAMA_SKIP_CPU_GENERATE",
+    "OLLAMA_LIBRARY_PATH",
+    "OLLAMA_NEW_ESTIMATES",
+    "OLLAMA_EXPERIMENT",
+    "OLLAMA_CONTEXT_SHIFT",
+    "OLLAMA_INTEL_GPU",
+    "OLLAMA_FORCE_MMAP",
+    "OLLAMA_UI",
+}
 
 
 @check(weight=72)
-def unknown_ollama_variable(given: tuple[Given, ...], signs: Signs = None, release: tuple[int, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+def unknown_ollama_variable(
+    given: tuple[Given, ...], signs: Signs = NO_SIGNS, release: tuple[int, ...] = ()
+) -> Iterator[Finding]:
     """A variable is named that Ollama does not know.
 
     Why: Ollama ignores unknown and mistyped names without a word; only `server config` shows which it has read.
@@ -49,10 +58,12 @@ def unknown_ollama_variable(given: tuple[Given, ...], signs: Signs = None, relea
             yield Finding("warning", said, (f"{one.place}: {one.name}={one.value}",), fix)
         elif release and not settings.known_in(setting, ".".join(map(str, release))):
             span = f"until {setting.until}" if setting.until else f"since {setting.since}"
-            if setting.until and release >= settings.version(setting.until) or not setting.until:
+            if (setting.until and release >= settings.version(setting.until)) or not setting.until:
                 said = f"this release ({'.'.join(map(str, release))}) does not know {one.name}: known {span}"
                 weight = 50 if setting.name.startswith("OLLAMA_") else 20
-                yield Finding("warning", said, (one.place,), f"take {one.name} out, or change the release", weight=weight)
+                yield Finding(
+                    "warning", said, (one.place,), f"take {one.name} out, or change the release", weight=weight
+                )
     if not given or not seen:
         return
 
@@ -74,7 +85,9 @@ def boolean_counts_as_true(given: tuple[Given, ...]) -> Iterator[Finding]:
 
 
 @check(weight=70)
-def invalid_value(signs: Signs = None, given: tuple[Given, ...] = None, start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def invalid_value(
+    signs: Signs = NO_SIGNS, given: tuple[Given, ...] = (), start: Start | None = None
+) -> Iterator[Finding]:
     """A value that Ollama cannot read, so that the default runs.
 
     Why: a number, duration or port that does not parse falls back to the default, some with a WARN, some silently.
@@ -82,7 +95,7 @@ def invalid_value(signs: Signs = None, given: tuple[Given, ...] = None, start: S
     Do: write a value of the right kind.
     """
     told = set()
-    for event in signs.of("invalid_environment") if signs else ():
+    for event in signs.of("invalid_environment"):
         name = event.fields.get("key", "") or (re.search(r"(OLLAMA_\w+)", event.text) or [""])[0]
         name = name or ("OLLAMA_HOST" if "port" in event.text else "")
         if name in told:
@@ -91,9 +104,11 @@ def invalid_value(signs: Signs = None, given: tuple[Given, ...] = None, start: S
         setting = settings.lookup(name)
         value = event.fields.get("value", "") or event.fields.get("port", "")
         said = f"{name or 'a variable'}={value} is not readable, the default runs"
-        fix = f"sudo ollamactl apply {settings.option(setting)} {setting.example}".replace("= ", "=") if setting else ""
+        fix = (
+            f"sudo ollamactl apply {settings.option(setting)} {setting.example}".replace("= ", "=") if setting else ""
+        )
         yield Finding("warning", said, signs.quotes([event]), fix)
-    for one in given or ():
+    for one in given:
         setting = settings.lookup(one.name)
         if setting is None or one.name in told or setting.kind in ("bool", "text", "path", "items", "origins"):
             continue
@@ -105,7 +120,7 @@ def invalid_value(signs: Signs = None, given: tuple[Given, ...] = None, start: S
         elif one.name == "OLLAMA_NUM_PARALLEL" and govalues.trimmed(one.value) == "0" and _chooses_not(start):
             said = "OLLAMA_NUM_PARALLEL=0 runs with one slot; since 0.10 there is no automatic choice"
             yield Finding("warning", said, (one.place,), "sudo ollamactl apply --parallel 1")
-    for event in signs.of("bad_duration") if signs else ():
+    for event in signs.of("bad_duration"):
         said = "a client sends a keep_alive that is not readable: a duration as text needs a unit"
         yield Finding("warning", said, signs.quotes([event]), 'send "keep_alive": -1 (a number) or "-1m"')
         return
@@ -117,7 +132,7 @@ def _chooses_not(start: Start | None) -> bool:
 
 
 @check(weight=75)
-def placeholder_value_in_config(given: tuple[Given, ...], signs: Signs = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def placeholder_value_in_config(given: tuple[Given, ...], signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A value was copied from an example and never replaced.
 
     Why: names such as proxy.example.com do not exist; what depends on them fails.
@@ -126,18 +141,23 @@ def placeholder_value_in_config(given: tuple[Given, ...], signs: Signs = None) -
     """
     words = re.compile(
         r"example\.(?:com|org|net)\b|your[-_. ]?(?:proxy|host|server|domain|ip|key)|<[A-Za-z][^>]{1,40}>|"
-        r"/path/to/|\bCHANGE_?ME\b|\bxxx+\b", re.I
-    )  # fmt: skip
+        r"/path/to/|\bCHANGE_?ME\b|\bxxx+\b",
+        re.I,
+    )
     for one in given:
         if words.search(one.value) and (settings.lookup(one.name) or one.name.startswith("OLLAMA_")):
             if one.name in ("OLLAMA_ORIGINS", "OLLAMA_REMOTES", "NO_PROXY", "no_proxy"):
                 continue
             fix = f"put the real value there: sudoedit {one.place.split(':')[0]}"
             yield Finding("warning", f"{one.name}={one.value} is a placeholder", (one.place,), fix)
-    found = signs.matching("proxy.example.com", "your.proxy", "lookup proxy.example") if signs else []
+    found = signs.matching("proxy.example.com", "your.proxy", "lookup proxy.example")
     if found:
-        yield Finding("warning", "a placeholder of the documentation stands for the proxy", signs.quotes(found),
-                      "sudo systemctl edit ollama    # the real proxy in HTTPS_PROXY")  # fmt: skip
+        yield Finding(
+            "warning",
+            "a placeholder of the documentation stands for the proxy",
+            signs.quotes(found),
+            "sudo systemctl edit ollama    # the real proxy in HTTPS_PROXY",
+        )
 
 
 @check(weight=30)
@@ -150,8 +170,12 @@ def client_side_variable_in_service(given: tuple[Given, ...]) -> Iterator[Findin
     """
     for one in given:
         if one.name in settings.CLIENT_ONLY and one.scope in ("service", "process"):
-            yield Finding("info", f"{one.name} is read by the client, not by the server", (one.place,),
-                          f"echo 'export {one.name}={one.value}' >> ~/.profile")  # fmt: skip
+            yield Finding(
+                "info",
+                f"{one.name} is read by the client, not by the server",
+                (one.place,),
+                f"echo 'export {one.name}={one.value}' >> ~/.profile",
+            )
 
 
 @check(weight=20)
@@ -170,7 +194,9 @@ def llama_arg_without_effect(signs: Signs) -> Iterator[Finding]:
 
 
 @check(weight=78)
-def kv_type_invalid(signs: Signs = None, given: tuple[Given, ...] = (), start: Start = None) -> Iterator[Finding]:  # type: ignore[assignment]
+def kv_type_invalid(
+    signs: Signs = NO_SIGNS, given: tuple[Given, ...] = (), start: Start | None = None
+) -> Iterator[Finding]:
     """The type of the KV cache is none that the engine has.
 
     Why: Ollama does not look at it at the start; the engine refuses it at every load, or f16 is used instead.
@@ -180,23 +206,30 @@ def kv_type_invalid(signs: Signs = None, given: tuple[Given, ...] = (), start: S
     config = (start.config if start else None) or {}
     value = config.get("OLLAMA_KV_CACHE_TYPE", "")
     place = f"server config: OLLAMA_KV_CACHE_TYPE:{value}"
-    for one in given or ():
+    for one in given:
         if one.name == "OLLAMA_KV_CACHE_TYPE" and not value:
             value, place = govalues.trimmed(one.value), one.place
     bad = bool(value) and value.lower() not in settings.KV_TYPES
-    if bad or (signs and signs.has("kv_type_unsupported") and signs.of("kv_type_unsupported")[0].fields.get("type")):
+    if bad or (signs.has("kv_type_unsupported") and signs.of("kv_type_unsupported")[0].fields.get("type")):
         shown = value or signs.of("kv_type_unsupported")[0].fields["type"]
-        evidence = (place if bad else "", *(signs.lines("kv_type_unsupported", "load_failed") if signs else ()))
+        evidence = (place if bad else "", *(signs.lines("kv_type_unsupported", "load_failed")))
         said = f"OLLAMA_KV_CACHE_TYPE={shown} is no type that the engine has"
-        yield Finding("error", said, evidence, "sudo ollamactl apply --kv-cache-type q8_0",
-                      consequences=("models fail to load, or run with an f16 cache",))  # fmt: skip
+        yield Finding(
+            "error",
+            said,
+            evidence,
+            "sudo ollamactl apply --kv-cache-type q8_0",
+            consequences=("models fail to load, or run with an f16 cache",),
+        )
 
 
 CHECKS_EXPLAIN_LOADS = ("load_oom", "runner_crash_on_load", "model_blob_truncated", "server_panic_restarts")
 
 
 @check(weight=76, explains=("runner_crash_on_load", "load_oom", "flash_attention_unsupported_gpu"))
-def kv_type_without_flash_attention(signs: Signs = None, start: Start = None, release: tuple[int, ...] = ()) -> Iterator[Finding]:  # type: ignore[assignment]
+def kv_type_without_flash_attention(
+    signs: Signs = NO_SIGNS, start: Start | None = None, release: tuple[int, ...] = ()
+) -> Iterator[Finding]:
     """A quantised KV cache without flash attention.
 
     Why: q8_0 and q4_0 caches need flash attention; without it older releases use f16, newer ones fail to load.
@@ -206,18 +239,24 @@ def kv_type_without_flash_attention(signs: Signs = None, start: Start = None, re
     fix = "sudo ollamactl apply --flash-attention 1 --kv-cache-type q8_0"
     config = (start.config if start else None) or {}
     kv = config.get("OLLAMA_KV_CACHE_TYPE", "").lower()
-    if signs is not None and signs.has("kv_type_without_flash_attention"):
+    if signs.has("kv_type_without_flash_attention"):
         forced = signs.of("flash_attention_forced_off")
         failed = bool(forced) or signs.has("load_failed", "panic")
         who = f" {forced[-1].fields.get('model', 'the model')} forces it off;" if forced else ""
         said = f"a quantised KV cache was asked for without flash attention:{who}"
         said += " the load fails" if failed else " f16 is used"
         evidence = signs.lines("flash_attention_forced_off", "kv_type_without_flash_attention", "load_failed", "panic")
-        yield Finding("error" if failed else "warning", said, evidence,
-                      "sudo ollamactl apply --unset OLLAMA_KV_CACHE_TYPE" if forced else fix)  # fmt: skip
+        yield Finding(
+            "error" if failed else "warning",
+            said,
+            evidence,
+            "sudo ollamactl apply --unset OLLAMA_KV_CACHE_TYPE" if forced else fix,
+        )
     elif kv in ("q8_0", "q4_0") and config.get("OLLAMA_FLASH_ATTENTION") == "false" and () < release < (0, 30):
         said = f"OLLAMA_KV_CACHE_TYPE={kv} counts only with OLLAMA_FLASH_ATTENTION=1, which is off"
-        yield Finding("warning", said, (f"server config: OLLAMA_FLASH_ATTENTION:false OLLAMA_KV_CACHE_TYPE:{kv}",), fix)
+        yield Finding(
+            "warning", said, (f"server config: OLLAMA_FLASH_ATTENTION:false OLLAMA_KV_CACHE_TYPE:{kv}",), fix
+        )
 
 
 @check(weight=60)
@@ -238,8 +277,12 @@ def kv_type_ignored_by_architecture(signs: Signs, start: Start) -> Iterator[Find
             yield Finding("warning", said, (load.text,), "sudo ollamactl apply --flash-attention 1")
             return
     if signs.has("kv_type_unsupported"):
-        yield Finding("warning", "the model does not support the KV cache type that is set",
-                      signs.lines("kv_type_unsupported"), "ollamactl plan    # with an f16 cache")  # fmt: skip
+        yield Finding(
+            "warning",
+            "the model does not support the KV cache type that is set",
+            signs.lines("kv_type_unsupported"),
+            "ollamactl plan    # with an f16 cache",
+        )
 
 
 @check(weight=66)
@@ -251,9 +294,12 @@ def flash_attention_unsupported_gpu(signs: Signs) -> Iterator[Finding]:
     Do: unset OLLAMA_FLASH_ATTENTION and OLLAMA_KV_CACHE_TYPE, or hide the weak GPU.
     """
     if signs.has("flash_attention_unsupported") and not _mixed(signs):
-        yield Finding("warning", "flash attention is enabled and not supported here; it stays off",
-                      signs.lines("flash_attention_unsupported"),
-                      "sudo ollamactl apply --unset OLLAMA_FLASH_ATTENTION --unset OLLAMA_KV_CACHE_TYPE")  # fmt: skip
+        yield Finding(
+            "warning",
+            "flash attention is enabled and not supported here; it stays off",
+            signs.lines("flash_attention_unsupported"),
+            "sudo ollamactl apply --unset OLLAMA_FLASH_ATTENTION --unset OLLAMA_KV_CACHE_TYPE",
+        )
 
 
 def _mixed(signs: Signs) -> bool:
@@ -275,9 +321,12 @@ def flash_attention_disabled_by_other_gpu(signs: Signs, start: Start) -> Iterato
     hidden_cpu = [load for load in start.loads if load.offloaded and load.offloaded[0] == 0]
     if able and (weak or hidden_cpu):
         who = weak[0].name if weak else "a load on the CPU"
-        yield Finding("warning", f"flash attention is off for all GPUs because of {who}",
-                      (*signs.lines("flash_attention_unsupported"), *(c.text for c in start.computes[:4])),
-                      "sudo ollamactl apply --set CUDA_VISIBLE_DEVICES=…")  # fmt: skip
+        yield Finding(
+            "warning",
+            f"flash attention is off for all GPUs because of {who}",
+            (*signs.lines("flash_attention_unsupported"), *(c.text for c in start.computes[:4])),
+            "sudo ollamactl apply --set CUDA_VISIBLE_DEVICES=…",
+        )
 
 
 def _compute(text: str) -> float:

@@ -73,6 +73,8 @@ EVENTS: tuple[Event, ...] = (
     Event("memory_estimate", "offload to ", "prefix", "0.1.32 – 0.5.11", keep=20),
     Event("no_layer_fits", "insufficient VRAM to load any model layers", "prefix", "DEBUG", keep=20),
     Event("fits", "new model will fit in available", "prefix", "0.1.33 – 0.12.10", keep=10),
+    Event("host_memory_projection", "of host memory vs. ", "text", "0.30 –",
+          r"projected to use (?P<needed>\d+ MiB) of host memory vs\. (?P<free>\d+ MiB)", 5),
     Event("alloc_failed", "failed to allocate", "text", "", r"buffer of size (?P<bytes>\d+)"),
     Event("alloc_failed", "insufficient memory (attempted", "text", "", r"allocate (?P<mb>[\d.]+) MB"),
     Event("alloc_failed", "cudaMalloc failed: out of memory", "text", "", r"allocating (?P<mib>[\d.]+) MiB"),

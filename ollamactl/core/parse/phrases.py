@@ -45,7 +45,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("remote_refused", r"(?:host\.docker\.internal|(?<![\d.])(?:10|172|192)\.\d+\.\d+\.\d+):\d+.*(?:refused|ECONNREFUSED)"
            r"|connect to (?:host\.docker\.internal|(?:10|172|192)\.\d+\.\d+\.\d+) port \d+.*refused"
            r"|ECONNREFUSED (?:10|172|192)\."),
-    Phrase("connection_refused", r"connection refused|ECONNREFUSED|Failed to connect to \S+ port \d+"
+    Phrase("connection_refused", r"(?<!\d:443: connect: )(?<!:80: connect: )connection refused|ECONNREFUSED|Failed to connect to \S+ port \d+"
            r"|No connection could be made because the target machine actively refused"),
     Phrase("awaiting_headers", r"timeout awaiting response headers|Client\.Timeout exceeded|HeadersTimeoutError"
            r"|UND_ERR_HEADERS_TIMEOUT|ReadTimeout|httpx\.ReadTimeout|Read timed out"),
@@ -95,6 +95,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("driver_version_told", r"Driver Version: (?P<version>\d+\.[\d.]+)|\bdriver[ :=]+(?P<other>\d{3}\.[\d.]+)"),
     Phrase("kfd_denied", r"/dev/kfd[^\n]*(?:permission denied|Operation not permitted)|permissions not set up properly"),
     Phrase("render_denied", r"/dev/dri/render\w*[^\n]*(?:permission denied|Operation not permitted)"),
+    Phrase("vgpu", r"\bGRID [A-Z]|\bvGPU\b"),
     Phrase("small_bar", r"(?:resizable bar|rebar|large bar)[^\n]*(?:disabled|not (?:enabled|active|supported)|off)|small bar"),
     Phrase("gfx_native", r"gfx(?:1103|1150|1151|1102|1100|1101|1200|1201)\b[^\n]*(?:native|supported)|780M|890M|680M"),
     Phrase("gfx_unsupported", r"gfx\d+[^\n]*(?:not supported|unsupported)"),

@@ -5,6 +5,8 @@ Times are float seconds; a moment is seconds since its phase began (a phase is o
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from typing import Literal
@@ -67,7 +69,7 @@ class Sent(Record, frozen=True, kw_only=True):
     @property
     def gaps(self) -> list[float]:
         """Inter-token latencies."""
-        return [b - a for a, b in zip(self.arrivals, self.arrivals[1:], strict=False)]
+        return [b - a for a, b in itertools.pairwise(self.arrivals)]
 
     @property
     def rate(self) -> float | None:
@@ -109,12 +111,27 @@ class Judged(Record, frozen=True, kw_only=True):
     holds: float | None = None  # the moment from which it held a slot
 
 
-def judge(
-    sent: Sent, samples: Sequence[Sample], base: Baseline | None, loaded: float | None = None
-) -> Judged:
+class Among(Record, frozen=True, kw_only=True):
+    """What the other requests of a phase say about one of them."""
+
+    loaded: float | None = None  # the model was in memory, where that was awaited
+    freed: tuple[float, ...] = ()  # moments at which replies of ours gave a slot back, ascending
+    crowd: int = 1  # most of ours that were in flight at once
+
+
+def among(sent: Sequence[Sent]) -> Among:
+    waited = [s.reply.load + (s.connected or s.at) for s in sent if s.reply and s.reply.load > 0.2]
+    # A slot is free from the last token on: what follows it is the server's own work.
+    freed = sorted(s.arrivals[-1] if s.complete and s.arrivals else s.end for s in sent if s.first is not None)
+    steps = sorted([(s.at, 1) for s in sent] + [(s.end, -1) for s in sent])
+    crowd = max(itertools.accumulate(step for _, step in steps), default=1)
+    return Among(loaded=max(waited, default=None), freed=tuple(freed), crowd=max(1, crowd))
+
+
+def judge(sent: Sent, samples: Sequence[Sample], base: Baseline | None, others: Among = Among()) -> Judged:  # noqa: B008
     """What happened to a request. Queued is who met no free slot (a sample between its sending and the moment it held
-    one) and had its first token later than the idle server explains; where no sample lies there, time alone tells.
-    `loaded` is the moment at which the model was in memory, where that was awaited."""
+    one) and had its first token later than the idle server explains. Where no sample lies there, time alone tells:
+    late, and a slot was given back just before, or later than reading all prompts of the crowd explains."""
     if sent.ended_by in ("interrupt", "limit"):
         return Judged(sent=sent, result="cut", proof="none", why="ended by ollamactl", waiting=_waits(sent, samples))
     if sent.status in (429, 503):
@@ -127,10 +144,10 @@ def judge(
     if not sent.complete:
         why = sent.error or (f"HTTP {sent.status}" if sent.status else "no answer")
         return Judged(sent=sent, result="failed", proof="status", why=why)
-    return _answered(sent, samples, base, loaded)
+    return _answered(sent, samples, base, others)
 
 
-def _answered(sent: Sent, samples: Sequence[Sample], base: Baseline | None, loaded: float | None) -> Judged:
+def _answered(sent: Sent, samples: Sequence[Sample], base: Baseline | None, others: Among) -> Judged:
     has = sent.reply
     asked = sent.at if sent.connected is None else sent.connected
     first = sent.end if sent.first is None else sent.first
@@ -140,7 +157,7 @@ def _answered(sent: Sent, samples: Sequence[Sample], base: Baseline | None, load
         # What the server does after the last token is in has.wait too, but not before the first one.
         wait = has.wait if sent.first is None else min(has.wait, max(0.0, first - asked - load - has.prompt))
     else:
-        load = max(0.0, loaded - asked) if loaded is not None else 0.0
+        load = max(0.0, others.loaded - asked) if others.loaded is not None else 0.0
         wait = max(0.0, first - asked - load - (base.first if base else 0.0))
     holds = asked + load + wait
     between = [s for s in samples if s.asked >= sent.at and s.answered <= holds]
@@ -149,7 +166,11 @@ def _answered(sent: Sent, samples: Sequence[Sample], base: Baseline | None, load
         return Judged(sent=sent, result="queued", proof="slots", wait=wait, holds=holds)
     if samples and (between or not late):
         return Judged(sent=sent, result="served", proof="slots", wait=wait, holds=holds)
-    return Judged(sent=sent, result="queued" if late else "served", proof="time", wait=wait, holds=holds)
+    # The moment it held a slot is known to within a token: the first one is there a token after the prompt.
+    given = bisect.bisect_left(others.freed, sent.at) < bisect.bisect_right(others.freed, holds + QUICK)
+    crowded = QUICK + 1.5 * others.crowd * (base.first_max if base else 0.0)
+    queued = late and (given or wait > crowded)
+    return Judged(sent=sent, result="queued" if queued else "served", proof="time", wait=wait, holds=holds)
 
 
 def _usual(base: Baseline | None, timed: bool) -> float:
@@ -290,12 +311,6 @@ def baseline(sent: Sequence[Sent], samples: Sequence[Sample]) -> Baseline | None
 # -- phases --
 
 
-def loaded(sent: Sequence[Sent]) -> float | None:
-    """The moment at which the model was in memory, as the replies of those that waited for it say."""
-    waited = [s.reply.load + (s.connected or s.at) for s in sent if s.reply and s.reply.load > 0.2]
-    return max(waited, default=None)
-
-
 class Phase(Record, frozen=True, kw_only=True):
     """Requests that were sent for one purpose. `clients` at once (closed loop), or `rate` a second (arrivals)."""
 
@@ -318,8 +333,8 @@ def phase(
     rounds: int = 1,
     rate: float | None = None,
 ) -> Phase:
-    ready = loaded(sent)
-    judged = tuple(judge(s, samples, base, ready) for s in sorted(sent, key=lambda s: (s.at, s.number)))
+    others = among(sent)
+    judged = tuple(judge(s, samples, base, others) for s in sorted(sent, key=lambda s: (s.at, s.number)))
     seconds = max((s.end for s in sent), default=0.0)
     return Phase(
         kind=kind,

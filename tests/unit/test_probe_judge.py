@@ -19,10 +19,10 @@ from ollamactl.core.measure import (
     Reply,
     Sample,
     Sent,
+    among,
     baseline,
     foreign,
     judge,
-    loaded,
     percentile,
     phase,
     stat,
@@ -80,7 +80,7 @@ CASES = [
 @pytest.mark.parametrize(("scenario", "expected"), CASES)
 def test_recorded_bursts_by_slots(scenario: str, expected: dict[str, int]) -> None:
     sent, samples = recorded(scenario)
-    judged = [judge(s, samples, ALONE, loaded(sent)) for s in sent]
+    judged = [judge(s, samples, ALONE, among(sent)) for s in sent]
     assert counts(judged) == expected
     assert {j.proof for j in judged if j.result == "queued"} <= {"slots"}
     assert all(j.why == "the load queue was full (OLLAMA_MAX_QUEUE)" for j in judged if j.result == "rejected")
@@ -89,7 +89,7 @@ def test_recorded_bursts_by_slots(scenario: str, expected: dict[str, int]) -> No
 @pytest.mark.parametrize(("scenario", "expected"), CASES)
 def test_recorded_bursts_by_time_alone(scenario: str, expected: dict[str, int]) -> None:
     sent, _ = recorded(scenario)
-    judged = [judge(s, [], ALONE, loaded(sent)) for s in sent]
+    judged = [judge(s, [], ALONE, among(sent)) for s in sent]
     assert counts(judged) == expected
     assert all(j.proof == "time" for j in judged if j.result in ("served", "queued"))
 
@@ -132,6 +132,15 @@ def test_without_durations_the_first_token_tells() -> None:
     bare = Reply(total=0.0)
     assert judge(answered(0.0, reply=bare, first=2.0, end=3.0), [], ALONE).result == "queued"
     assert judge(answered(0.0, reply=bare, first=0.09, end=3.0), [], ALONE).result == "served"
+
+
+def test_by_time_alone_a_slot_has_to_be_given_back_first() -> None:
+    """Four at once on four slots: prompts that are read one after the other are no queue."""
+    four = [answered(0.06 * n, first=0.06 * n + 0.06) for n in range(4)]
+    fifth = answered(0.6, first=0.66)
+    results = [judge(s, [], ALONE, among([*four, fifth])).result for s in (*four, fifth)]
+    assert results == ["served"] * 4 + ["queued"]
+    assert judge(answered(5.0), [], ALONE, among([answered(5.0)])).result == "queued"  # others held the slot
 
 
 @pytest.mark.parametrize(

@@ -27,15 +27,18 @@ def pad(value: int, to: int) -> int:
 
 
 def cells(
-    context: int, slots: int, ubatch: int, window: int, *, unified: bool = False, swa_full: bool = False
+    context: int, slots: int, ubatch: int, window: int, *, unified: bool = False, swa_full: bool = False, padding: int = 256
 ) -> Cells:
-    """Cells for a total context (all slots together, as -c). `window`: 0 for models without one."""
-    total = pad(context, 256)
-    stream = total if unified else pad(total // slots, 256)
+    """Cells for a total context (all slots together, as -c). `window`: 0 for models without one.
+
+    `padding`: 32 for llama.cpp before November 2025 without flash attention, else 256.
+    """
+    total = pad(context, padding)
+    stream = total if unified else pad(total // slots, padding)
     if not window or swa_full:
         return Cells(stream, stream, 1 if unified else slots)
     seen = window * (slots if unified else 1) + ubatch
-    return Cells(stream, pad(min(stream, seen), 256), 1 if unified else slots)
+    return Cells(stream, pad(min(stream, seen), padding), 1 if unified else slots)
 
 
 def v_width(hyper: Hyper, layer: Layer, *, transposed: bool) -> int:

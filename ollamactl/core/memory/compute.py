@@ -230,6 +230,8 @@ def buffers(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> Buffers:
     if on_host:
         base += hyper.embedding
     size = 4 * tok * (base + peak(hyper, graph))
+    if graph.flash and "f32" in (graph.type_k, graph.type_v):
+        size = max(size, 4 * tok * (base + 2 * hyper.widths.hk) + _copies(hyper, graph, ("f32",)))
     size = max(size, 4 * graph.slots * (hyper.vocabulary + hyper.embedding))
     if graph.cuda and graph.flash:
         size = max(size, 4 * tok * (base + 2 * hyper.widths.hk) + _copies(hyper, graph))
@@ -246,7 +248,7 @@ def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False, part: Part
     tok, at = tokens(graph), graph.cells
     plain = graph.type_k == "f16" and graph.type_v == "f16"
     copied = part is not None and bool(part.hosted)
-    small = graph.flash and (plain or not graph.cuda) and not copied
+    small = graph.flash and (plain or not graph.cuda) and not copied and "f32" not in (graph.type_k, graph.type_v)
     logits = 4 * graph.slots * hyper.vocabulary
     if small and logits > 2 * tok * at.full:  # the results may lie where the masks were: their sizes matter then
         small = False
@@ -268,11 +270,15 @@ def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False, part: Part
     return size + copies * 2 * tok * (at.full - 256 + (at.swa - 256 if mixed else 0))
 
 
-def _copies(hyper: Hyper, graph: Graph) -> int:
-    """CUDA's flash attention reads f16: one layer's cache in another type is copied, K and V each."""
+def _copies(hyper: Hyper, graph: Graph, kinds: tuple[str, ...] = ()) -> int:
+    """Flash attention of CUDA reads f16 only, of all others no f32: one layer's cache is copied, K and V each.
+
+    `kinds`: the types that are copied; none given means all but f16.
+    """
     w, at = hyper.widths, graph.cells
     largest = 0
     for k, v, n in ((w.kw_full, w.vw_full, at.full), (w.kw_swa, w.vw_swa, at.swa)):
-        width = (k if graph.type_k != "f16" else 0) + (v if graph.type_v != "f16" else 0)
+        copied = [kind in kinds if kinds else kind != "f16" for kind in (graph.type_k, graph.type_v)]
+        width = k * copied[0] + v * copied[1]
         largest = max(largest, 2 * n * at.streams * width)
     return largest

@@ -193,10 +193,7 @@ class Builder:
         turn_k, turn_v = self.turn[layer.swa if len(self.turn) > 1 else False]
         q, k, v = self.turned(q, turn_k), self.turned(k, turn_k), self.turned(v, turn_v)
         nodes.expand(q)
-        if layer.k and self.hyper.family.normed_v:  # gemma4 makes its values after its keys, and they are independent
-            nodes.expand(v)
-            nodes.expand(k)
-        elif layer.k or self.hyper.family.cache != "from-start":
+        if (layer.k and self.hyper.family.normed_v) or layer.k or self.hyper.family.cache != "from-start":  # gemma4 makes its values after its keys, and they are independent
             nodes.expand(v)
             nodes.expand(k)
         if layer.k:
@@ -217,6 +214,8 @@ class Builder:
         kept_k = self.cached(layer.k, graph.type_k, cells)
         kept_v = self.cached(layer.v, graph.type_v, cells)
         if graph.flash:
+            kept_k = self.cast(kept_k, graph.type_k, layer.k, cells)
+            kept_v = self.cast(kept_v, graph.type_v, layer.v, cells)
             cur = self.make(out, q, *kept_k, *kept_v, mask)
             cur.size += self.copies(layer, cells)
             cur = self.view(cur, (out, tok))
@@ -250,6 +249,12 @@ class Builder:
         tensor = Tensor(row_bytes(kind, width) * cells * self.graph.cells.streams)
         self.inputs.append(tensor)
         return (tensor,)
+
+    def cast(self, kept: tuple[Tensor, ...], kind: str, width: int, cells: int) -> tuple[Tensor, ...]:
+        """Flash attention takes no f32: one layer's cache is cast to f16 in the graph."""
+        if kind != "f32" or not width:
+            return kept
+        return (Tensor(2 * width * cells * self.graph.cells.streams, kept),)
 
     def copies(self, layer: Layer, cells: int) -> int:
         """CUDA's flash attention reads f16: a cache of another type is copied, and the copy lies behind the result."""
@@ -415,9 +420,11 @@ class Builder:
         if self.per_layer_width:
             total = self.per_layer_width * len(hyper.layers)
             table = self.nodes.expand(Tensor(F * total * self.tok)) if self.on_host else self.new_input(F * total * self.tok)
-            if not self.on_host:
-                self.inputs.insert(0, self.inputs.pop())  # it is asked for before the embeddings
-            self.table = self.nodes.expand(self.same(self.view(table, "table") if self.on_host else table))
+            self.table = self.same(self.view(table, "table") if self.on_host else table)
+            if self.graph.engine == NEWEST:
+                self.table = self.view(self.table, "scaled table")
+            else:
+                self.nodes.expand(self.table)
         if hyper.family.scaled_input and self.part.first:
             cur = self.same(cur)
         self.scaled = cur
@@ -440,8 +447,9 @@ class Builder:
         nodes = [n for n in nodes if id(n) not in known]
         if self.part.hosted or self.part.hosted_experts:
             return peak(in_parts(nodes, self.inputs))
-        used = {id(s) for node in nodes for s in node.sources}
-        first = [t for t in self.inputs if id(t) in used or self.on_host]
+        first = self.inputs
+        if not self.on_host:  # copies are made in the order in which they are asked for
+            first = list({id(s): s for node in nodes for s in node.sources if id(s) in known}.values())
         if self.part.copies > 1:
             first = [twin for t in first for twin in (t, *(Tensor(t.size) for _ in range(self.part.copies - 1)))]
             for tensor in first:

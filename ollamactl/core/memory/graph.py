@@ -14,8 +14,20 @@ class Tensor:
     """A tensor of a graph. `root` is the tensor that a view looks into; `layout` tells which tensors are alike."""
 
     __slots__ = (
-        "allocated", "at", "children", "inplace", "layout", "offset", "on_host", "outside", "output", "root", "size",
-        "sources", "views", "weight",
+        "allocated",
+        "at",
+        "children",
+        "inplace",
+        "layout",
+        "offset",
+        "on_host",
+        "output",
+        "outside",
+        "root",
+        "size",
+        "sources",
+        "views",
+        "weight",
     )  # fmt: skip
 
     def __init__(

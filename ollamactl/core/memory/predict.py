@@ -9,7 +9,7 @@ import msgspec
 from ollamactl.core.memory import compute
 from ollamactl.core.memory.bands import Band, band
 from ollamactl.core.memory.cache import Cells, cells, layer_bytes, output_bytes, state_bytes
-from ollamactl.core.memory.compute import CURRENT, Graph
+from ollamactl.core.memory.compute import CURRENT, NEWEST, Graph
 from ollamactl.core.memory.decoder import Part
 from ollamactl.core.memory.ggml import quantized
 from ollamactl.core.memory.model import Hyper
@@ -207,6 +207,8 @@ def _caches(hyper: Hyper, request: Request, layout: Layout, at: Cells, transpose
         places = layout.layers[:-1] + (layout.layers[-1],) * (len(hyper.layers) - len(layout.layers) + 1)
         pairs = [(place, 1, layer) for place, layer in zip(places, hyper.layers, strict=False)]
     for device, count, layer in pairs:
+        if layer.draft and request.engine == NEWEST:
+            continue  # the newest engines keep no cache for draft blocks in the main context
         if layer.k or layer.v:
             main, index = layer_bytes(hyper, layer, at, request.type_k, request.type_v, transposed=transposed, padded=device != HOST)
             name = "window cache" if layer.swa else "cache"

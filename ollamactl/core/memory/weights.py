@@ -74,6 +74,8 @@ def weigh(header: GgufHeader, count: int, skipped: int = 0) -> Weights:
             input_ += size
             if tensor.name == "token_embd.weight" and not has_output:
                 tied = size
+        elif tensor.name.startswith("per_layer_") and count:
+            blocks[0] += size  # made once, where the first block is
         elif tensor.name.startswith("rope_"):
             other += size
         elif tensor.name.startswith(_PROJECTOR):

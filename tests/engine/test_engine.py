@@ -1,0 +1,299 @@
+"""The memory model against a real llama.cpp: what it lays out on the CPU and on devices without hardware, to the byte.
+
+`ENGINE_GRID=1` runs every stored model with many more combinations (make engine-grid).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ollamactl.core.memory import compute
+from ollamactl.core.memory.fit import fit as decide
+from ollamactl.core.memory.fit import split
+from ollamactl.core.memory.ggml import TYPES
+from ollamactl.core.memory.model import Hyper, from_header
+from ollamactl.core.memory.predict import HOST, Device, Layout, Request, predict, refusal
+from ollamactl.core.parse.gguf import read_header
+from tests.engine import models
+from tests.engine.engine import Load, build_number, headers
+from tests.engine.worker import run
+
+pytestmark = pytest.mark.engine
+GRID = bool(os.environ.get("ENGINE_GRID"))
+MiB = 1 << 20
+NUMBERS = {kind.name: number for number, kind in TYPES.items()}
+FLASH = {"auto": -1, "off": 0, "on": 1}
+
+# What this engine cannot load, with the reason; every other model has to load.
+UNLOADABLE = {
+    "t5": "the server has no graph for an encoder and a decoder",
+    "rwkv6qwen2": "its own tensors are refused by the engine",
+    "minimax-01": "crashes with these toy widths",
+}
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    headers()  # fetch before the loads, so that a missing network is not taken for a refused load
+    return tmp_path_factory.mktemp("models")
+
+
+@cache
+def hyper_of(path: Path) -> Hyper:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+
+        def read(offset: int, length: int) -> bytes:
+            file.seek(offset)
+            return file.read(length)
+
+        return from_header(read_header(read, size))
+
+
+def engine_class() -> str:
+    return compute.NEWEST if build_number() >= 11_000 else compute.CURRENT
+
+
+def request_of(load: Load) -> Request:
+    flash = {value: key for key, value in FLASH.items()}[load.flash_attention]
+    return Request(
+        context=load.context // load.slots, slots=load.slots, type_k=TYPES[load.type_k].name, type_v=TYPES[load.type_v].name,
+        flash_attention=flash, batch=load.ubatch, engine=engine_class(), unified=load.kv_unified, swa_full=load.swa_full,
+    )  # fmt: skip
+
+
+def combinations(seed: str, count: int) -> Iterator[tuple[int, int, int, str, str, str]]:
+    """(context of a slot, slots, batch, flash attention, type of K, type of V)."""
+    rng = random.Random(seed)
+    for number in range(count):
+        flash = ("auto", "off", "on", "auto")[number % 4]
+        kinds = (("f16", "f16"), ("f16", "f16"), ("q8_0", "q8_0"), ("q4_0", "q4_0"), ("q8_0", "f16"))[number % 5]
+        if flash == "off":
+            kinds = ("f16", "f16")
+        context = rng.choice([1024, 2048, 4096, 8192, 16384, 32768, rng.randrange(300, 20_000)])
+        yield context, rng.choice([1, 2, 3, 4, 8]), rng.choice([64, 256, 512, 1024, 2048]), flash, *kinds
+
+
+def loads(folder: Path, devices: int, each: int, every: int = 1) -> list[Load]:
+    found = []
+    for number, (name, path) in enumerate(models.write_stored(folder)):
+        architecture = models.stored()[name][0]["general.architecture"]
+        if architecture in UNLOADABLE or (number % every and not GRID):
+            continue
+        hyper = hyper_of(path)
+        for context, slots, batch, flash, k, v in combinations(f"{name}{devices}", each * (12 if GRID else 1)):
+            total = context * slots
+            load = Load(
+                str(path), devices, total, slots, batch, batch, FLASH[flash], NUMBERS[k], NUMBERS[v], embedding=hyper.is_embedding
+            )
+            if refusal(hyper, request_of(load)) is None:
+                found.append(load)
+    return found
+
+
+def other(devices: int, free: int = 1 << 40) -> tuple[Device, ...]:
+    return tuple(Device(name=f"BARE{i}", kind="other", free=free, total=free) for i in range(devices))
+
+
+def measured(loads_: list[Load]) -> list[tuple[Load, Any]]:
+    answers = [(Load(*job[1]), answer) for job, answer in run([["measure", load] for load in loads_])]
+    assert len(answers) == len(loads_)
+    return answers
+
+
+# Toys whose widths make the engine itself stop; named, so that no other can hide behind them.
+STOPS = {"afmoe-c", "bailingmoe2-b", "llama4-b"}
+
+
+def checked(answers: list[tuple[Load, Any]]) -> list[tuple[Load, Hyper, Any]]:
+    """Loads that the engine laid out. One that it refused has to be known to stop it, or to be an embedding model,
+    whose graph it cannot build for every number of slots."""
+    good = []
+    for load, answer in answers:
+        name = Path(load.path).stem
+        if answer is None or answer == "crashed":
+            assert name in STOPS or load.embedding, f"{load}: {answer}"
+        else:
+            good.append((load, hyper_of(Path(load.path)), answer))
+    return good
+
+
+def assert_close(predicted: list[tuple[Load, float, float]], within: float, share: float) -> None:
+    """Share of (load, predicted, measured) with a relative error of at most `within`."""
+    errors = sorted(((abs(p / m - 1), load) for load, p, m in predicted), key=lambda e: e[0])
+    good = sum(e <= within for e, _ in errors)
+    assert good >= share * len(errors), f"{good} of {len(errors)} within {within:.1%}; worst {errors[-3:]}"
+
+
+@pytest.fixture(scope="session")
+def on_cpu(folder: Path) -> list[tuple[Load, Hyper, Any]]:
+    return checked(measured(loads(folder, 0, 1, every=3)))
+
+
+@pytest.fixture(scope="session")
+def on_one(folder: Path) -> list[tuple[Load, Hyper, Any]]:
+    return checked(measured(loads(folder, 1, 2)))
+
+
+def test_enough_loads(on_cpu: list[Any], on_one: list[Any]) -> None:
+    assert len(on_cpu) >= 50
+    assert len(on_one) >= 300
+
+
+def test_cache_and_state_to_the_byte(on_cpu: list[Any], on_one: list[Any]) -> None:
+    for load, hyper, answer in on_cpu + on_one:
+        device = 0 if load.devices else HOST
+        prediction = predict(hyper, request_of(load), other(load.devices))
+        names = ("cache", "window cache", "indexer cache", "recurrent")
+        got = sum(t.bytes for t in prediction.terms if t.name in names and t.device == device)
+        assert got == answer[0][1], load
+
+
+def test_weights_to_the_byte(on_one: list[Any]) -> None:
+    for load, hyper, answer in on_one:
+        if hyper.keys.get("nextn_predict_layers"):
+            continue  # parts of draft blocks are loaded or not by architecture; their cache is tested above
+        prediction = predict(hyper, request_of(load), other(1))
+        weights = next(t.bytes for t in prediction.terms if t.name == "weights" and t.device == 0)
+        assert weights == answer[0][0], load
+
+
+def test_compute_within_its_band(on_cpu: list[Any], on_one: list[Any]) -> None:
+    held = total = 0
+    widths = []
+    for load, hyper, answer in on_cpu + on_one:
+        device = 0 if load.devices else HOST
+        prediction = predict(hyper, request_of(load), other(load.devices))
+        term = next(t for t in prediction.terms if t.name == "compute" and t.device == device)
+        few = 32 * min(load.ubatch, load.context) + 8192  # a few numbers a token: positions, scales
+        total += 1
+        held += term.bytes - term.below - few <= answer[0][2] <= term.bytes + term.above + few
+        widths.append(max(term.below, term.above) / sum(answer[0]))
+    widths.sort()
+    assert held >= 0.95 * total, f"{held} of {total}"
+    assert widths[len(widths) // 2] <= 0.05
+    assert widths[int(len(widths) * 0.95)] <= 0.20
+
+
+@pytest.mark.parametrize(("flash", "share"), [(True, 0.97), (False, 0.94)])
+def test_compute_of_real_widths(on_cpu: list[Any], on_one: list[Any], flash: bool, share: float) -> None:
+    pairs = []
+    for load, hyper, answer in on_cpu + on_one:
+        if not Path(load.path).stem.startswith("real-") or TYPES[load.type_k].name != "f16":
+            continue
+        prediction = predict(hyper, request_of(load), other(load.devices))
+        if prediction.flash == flash:
+            device = 0 if load.devices else HOST
+            term = next(t for t in prediction.terms if t.name == "compute" and t.device == device)
+            pairs.append((load, float(term.bytes), float(answer[0][2])))
+    assert len(pairs) >= 20
+    assert_close(pairs, 0.05, share)
+
+
+def test_compute_beside_a_device(on_one: list[Any]) -> None:
+    pairs = []
+    for load, hyper, answer in on_one:
+        prediction = predict(hyper, request_of(load), other(1))
+        term = next(t for t in prediction.terms if t.name == "compute" and t.device == HOST)
+        pairs.append((load, float(term.bytes), float(answer[1][2])))
+    assert_close(pairs, 0.05, 0.90)
+
+
+def test_two_devices(folder: Path) -> None:
+    """What every device holds when a model is split over two or three, pipeline copies included."""
+    for devices in (2, 3):
+        pairs = []
+        answers = checked(measured([load for load in loads(folder, devices, 1, every=4) if not load.embedding]))
+        for load, hyper, answer in answers:
+            layout = split(hyper, other(devices))
+            prediction = predict(hyper, request_of(load), other(devices), layout)
+            names = ("cache", "window cache", "indexer cache", "recurrent")
+            for device in range(devices):
+                got = sum(t.bytes for t in prediction.terms if t.name in names and t.device == device)
+                if not hyper.keys.get("nextn_predict_layers"):
+                    assert got == answer[device][1], (load, device)
+            if hyper.family.built and answer[0][2]:
+                pairs.append((load, float(next(t.bytes for t in prediction.terms if t.name == "compute" and t.device == 0)), float(answer[0][2])))
+        assert_close(pairs, 0.05, 0.90)
+
+
+def test_partial_offload(folder: Path) -> None:
+    """The device that runs what lies in host memory borrows one matrix at a time."""
+    pairs = []
+    todo = []
+    for load in loads(folder, 1, 1, every=4):
+        hyper = hyper_of(Path(load.path))
+        if hyper.family.built and not hyper.keys.get("nextn_predict_layers"):
+            todo.append(load._replace(gpu_layers=hyper.blocks // 2))
+    for load, hyper, answer in checked(measured(todo)):
+        spilled = hyper.blocks + 1 - load.gpu_layers
+        layout = Layout((HOST,) * spilled + (0,) * load.gpu_layers)
+        prediction = predict(hyper, request_of(load), other(1), layout)
+        compute_ = next(t.bytes for t in prediction.terms if t.name == "compute" and t.device == 0)
+        pairs.append((load, float(compute_), float(answer[0][2])))
+        weights = sum(t.bytes for t in prediction.terms if t.name == "weights" and t.device == 0)
+        assert abs(weights - answer[0][0]) <= 64 * 1024, load
+    assert len(pairs) >= 20
+    assert_close(pairs, 0.05, 0.90)
+
+
+def fits(folder: Path, count: int) -> Iterator[tuple[Load, Hyper, Request, tuple[Device, ...], int]]:
+    """Random models, settings and device sizes, half of them within five percent of what is needed."""
+    rng = random.Random("fits")
+    names = [
+        name for name in sorted(models.stored())
+        if models.stored()[name][0]["general.architecture"] not in UNLOADABLE and name not in STOPS and "bert" not in name
+    ]  # fmt: skip
+    paths = dict(models.write_stored(folder))
+    made = 0
+    while made < count:
+        hyper = hyper_of(paths[(name := rng.choice(names))])
+        if hyper.is_embedding or hyper.keys.get("nextn_predict_layers"):
+            continue
+        devices = rng.choice([1, 1, 1, 2])
+        slots, context = rng.choice([1, 1, 2, 3, 4, 8]), rng.choice([1024, 2048, 4096, 8192, 16384, 32768])
+        batch, flash = rng.choice([256, 512, 512, 1024, 2048]), rng.choice(["auto", "auto", "off"])
+        kind = "f16" if flash == "off" else rng.choice(["f16", "f16", "f16", "q8_0", "q4_0"])
+        load = Load(str(paths[name]), devices, context * slots, slots, batch, batch, FLASH[flash], NUMBERS[kind], NUMBERS[kind])
+        request = request_of(load)
+        if refusal(hyper, request) is not None:
+            continue
+        margin = rng.choice([0, 64, 256, 1024]) * MiB
+        needed = predict(hyper, request, other(1)).on(0) * (1.0 if devices == 1 else 1.08)
+        factor = 1 + rng.uniform(-0.05, 0.05) if rng.random() < 0.5 else rng.uniform(0.3, 1.6)
+        parts = [rng.choice([1, 1, 1.5, 2]) for _ in range(devices)]
+        sizes = [int(needed * factor * part / sum(parts) / MiB + 1) * MiB + margin for part in parts]
+        yield load, hyper, request, tuple(Device(name=f"BARE{i}", kind="other", free=s, total=s) for i, s in enumerate(sizes)), margin
+        made += 1
+
+
+def test_decision_as_the_engine(folder: Path) -> None:
+    """Fits or spills, and how many layers, against the engine's own fit."""
+    cases = list(fits(folder, 2400 if GRID else 260))
+    jobs = [["fit", load, margin, [d.free for d in devices]] for load, _, _, devices, margin in cases]
+    false_fit, false_spill, near, spilled, decided = [], [], 0, 0, 0
+    for (load, hyper, request, devices, margin), (_, answer) in zip(cases, run(jobs), strict=True):
+        if answer == "crashed" or answer[0] == 2:
+            continue
+        decided += 1
+        _, gpu_layers, overrides, _ = answer
+        left = 0 if gpu_layers < 0 else hyper.blocks + 1 - gpu_layers + overrides
+        ours = decide(hyper, request, devices, target=margin)
+        if ours.verdict == "fits" and left:
+            false_fit.append((load, devices, left))
+        if ours.verdict != "fits" and not left:
+            false_spill.append((load, devices, ours.headroom))
+        if left and ours.verdict != "fits":
+            spilled += 1
+            near += abs(left - ours.spilled) <= 1
+    assert decided >= 0.9 * len(cases)
+    assert not false_fit
+    assert len(false_spill) <= 0.05 * decided, false_spill
+    assert near >= 0.85 * spilled, f"{near} of {spilled}"

@@ -128,7 +128,7 @@ def dropin_overridden_by_later_dropin(
             )
 
 
-@check(weight=80)
+@check(weight=83, explains=("dropin_overridden_by_later_dropin", "env_not_in_server_config"))
 def dropin_drops_earlier_environment(effective: Effective, facts: Facts) -> Iterator[Finding]:
     """An empty Environment= drops everything that earlier files set.
 

@@ -235,7 +235,8 @@ def oom_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
     result = signs.matching("oom-kill", kinds=("unit:failed", "unit:main_exited"))
     killed = signs.of("runner_killed")
     memcg = signs.matching("constraint_memcg", "memory cgroup out of memory")
-    by_hand = facts.origin == "live" and not kernel and not result
+    loads = facts.start.loads if facts.start else ()
+    gone = signs.has("runner_gone") and not any(x.outcome == "failed" for x in loads)
     if (kernel or result) and not memcg:
         who = next((e.fields["name"] for e in kernel if e.fields.get("name")), "a process of the service")
         yield Finding(
@@ -244,7 +245,7 @@ def oom_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
             signs.quotes([*kernel[-2:], *result[-1:], *killed[-1:]]),
             "sudo ollamactl plan --context-length 4096 --parallel 1; free -h",
         )
-    elif killed and not by_hand and not memcg and not _limit(facts):
+    elif killed and not gone and not memcg and not _limit(facts):
         yield Finding(
             "error",
             "the runner was killed by the operating system, most often for memory",
@@ -430,9 +431,13 @@ def runner_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
     Do: ask the model again: it is loaded anew; look who killed it.
     """
     if signs.has("runner_killed"):
+        line = signs.of("runner_killed")[-1].line or 0
+        later = any(
+            x.outcome == "loaded" and (x.line or 0) > line for x in (facts.start.loads if facts.start else ())
+        )
         yield Finding(
-            "error",
-            "a runner was killed",
+            "warning" if later else "error",
+            "a runner was killed" + ("; its model was loaded again since" if later else ""),
             signs.lines("runner_killed"),
             "sudo journalctl -k -b --grep 'Killed process'",
         )

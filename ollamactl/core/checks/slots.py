@@ -222,7 +222,7 @@ def parallel_above_maximum(
         )
 
 
-@check(weight=58)
+@check(weight=58, explains=("max_queue_zero",))
 def queue_full_503(signs: Signs = NO_SIGNS, start: Start | None = None) -> Iterator[Finding]:
     """Requests were refused because the queue was full.
 
@@ -254,6 +254,26 @@ def queue_full_503(signs: Signs = NO_SIGNS, start: Start | None = None) -> Itera
 
 def _work(path: str) -> bool:
     return any(word in path for word in ("/generate", "/chat", "/embed", "/completions", "/messages", "/responses"))
+
+
+@check(weight=54)
+def max_queue_zero(facts: Facts, given: tuple[Given, ...] = (), start: Start | None = None) -> Iterator[Finding]:
+    """OLLAMA_MAX_QUEUE=0 refuses requests while a model is loaded.
+
+    Why: with no place in the load queue only one request at a time gets through a load; others get 503.
+    Seen: the value in `server config`, or as given.
+    Do: the default is 512; plan --client-timeout names a length.
+    """
+    config = (start.config if start else None) or {}
+    value = config.get("OLLAMA_MAX_QUEUE") or next((g.value for g in given if g.name == "OLLAMA_MAX_QUEUE"), "")
+    if value.strip("'\" ") == "0":
+        line = quote(start.config_line) if start else ""
+        yield Finding(
+            "warning",
+            "OLLAMA_MAX_QUEUE=0: while a model is loaded, a second request gets 503",
+            (line,),
+            "sudo ollamactl apply --max-queue 512",
+        )
 
 
 @check(weight=24)

@@ -193,7 +193,7 @@ def llama_arg_without_effect(signs: Signs) -> Iterator[Finding]:
         yield Finding("info", said, signs.lines("llama_arg_overridden"), "sudo ollamactl apply --parallel …")
 
 
-@check(weight=78)
+@check(weight=78, explains=("runner_crash_on_load", "kv_type_ignored_by_architecture", "load_oom"))
 def kv_type_invalid(
     signs: Signs = NO_SIGNS, given: tuple[Given, ...] = (), start: Start | None = None
 ) -> Iterator[Finding]:
@@ -222,8 +222,6 @@ def kv_type_invalid(
             consequences=("models fail to load, or run with an f16 cache",),
         )
 
-
-CHECKS_EXPLAIN_LOADS = ("load_oom", "runner_crash_on_load", "model_blob_truncated", "server_panic_restarts")
 
 
 @check(weight=76, explains=("runner_crash_on_load", "load_oom", "flash_attention_unsupported_gpu"))

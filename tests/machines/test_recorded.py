@@ -1,0 +1,103 @@
+"""Recorded machines through the whole way (readings → facts → checks): the right finding, and nothing else loud."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ollamactl.core.checks import CHECKS, Report, run
+from ollamactl.core.facts import Facts
+from ollamactl.core.feeds import FEEDS, Collector
+from tests.machines.replayed import SCENARIOS, Recorded
+
+ALL = tuple(f for f in FEEDS if f in Facts.__struct_fields__)
+# scenario → findings at warning or above, in this order; what is not named has none
+LOUD = {
+    "04b-queue2-12conc-cold": ["queue_full_503"],
+    "04c-queue0-12conc-cold": ["queue_full_503"],
+    "07a-parallel-abc": ["invalid_value"],
+    "07b-parallel-minus1": ["invalid_value"],
+    "07c-parallel-0": ["invalid_value"],
+    "07d-maxqueue-0": ["max_queue_zero"],
+    "07e-ctx-xyz": ["invalid_value"],
+    "07f-keepalive-bogus": ["invalid_value"],
+    "07g-kv-q9_9": ["kv_type_invalid"],
+    "07h-host-0000": ["api_exposed_without_auth"],
+    "07i-maxloaded-abc": ["boolean_counts_as_true", "invalid_value", "invalid_value"],  # three bad values were set
+    "07j-parallel-4.0-and-space": ["invalid_value"],
+    "07m-parallel300-over-256-seqs": ["parallel_above_maximum"],
+    "07o-parallel64-ctx131072-LimitAS3G": ["context_multiplied_by_parallel"],
+    "07p-parallel256-ctx131072": ["context_multiplied_by_parallel"],
+    "09-port-in-use": ["port_in_use"],
+    "10a-typo-name": ["unknown_ollama_variable"],
+    "10b-no-section-header": ["dropin_missing_section_header"],
+    "10c-spaces-percent-quotes": ["malformed_env_assignment"] * 3,  # three lines are wrong
+    "10e-two-dropins-and-bak": ["dropin_overridden_by_later_dropin"],
+    "10f-reset-by-empty-environment": ["dropin_drops_earlier_environment"],
+    "10h-broken-section": ["dropin_missing_section_header"],
+    "11-edited-no-daemon-reload": ["need_daemon_reload"],
+    "12-num_ctx-in-request": ["model_reload_every_request"],
+    "14a-truncated-100MB": ["model_blob_truncated"],
+    "14b-truncated-header": ["model_blob_truncated"],
+    "14c-bad-magic": ["model_blob_truncated"],
+    "14d-header-garbage": ["model_blob_truncated"],
+    "14f-llama-server-killed-9": ["runner_killed"],
+    "18-lifecycle-and-errors": ["prompt_truncated"],  # one of its requests was too long on purpose
+}
+# what is worth knowing and first where nothing is wrong
+FIRST = {
+    "04a-queue2-12conc-warm": "max_queue_not_applied_to_loaded_model",
+    "05b-parallel1-8conc": "parallel_is_one",
+    "07n-parallel64-ctx131072": "num_ctx_capped_to_trained_context",
+    "13-embedding-model-parallel4": "parallel_forced_to_1_embedding",
+    "20a-promptcache-rss-np1": "prompt_cache_growth",
+    "20b-promptcache-rss-np4": "prompt_cache_growth",
+    "21a-LLAMA_ARG-env-passthrough": "llama_arg_without_effect",
+    "21b-debug-log-requests": "request_bodies_logged",
+    "22-client-gives-up": "client_timeout_during_load",
+}
+
+
+def report(scenario: str, change: object = None) -> tuple[Facts, Report]:
+    facts = Collector(Recorded(scenario, change)).facts(ALL, origin=f"bundle:{scenario}")
+    return facts, run(facts)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_right_finding_and_nothing_else(scenario: str) -> None:
+    facts, found = report(scenario)
+    assert not found.crashed
+    loud = [f.check for f in found.findings if f.severity != "info"]
+    assert loud == LOUD.get(scenario, []), [(f.severity, f.check, f.summary) for f in found.findings]
+    if scenario in FIRST:
+        assert found.findings[0].check == FIRST[scenario]
+    for finding in found.findings:
+        assert finding.summary and finding.remedy and finding.title
+        assert len(finding.evidence) <= 6
+    again = msgspec.json.decode(msgspec.json.encode(facts), type=Facts)
+    assert run(again) == found
+
+
+def test_root_cause_stands_above_what_follows_from_it() -> None:
+    _, found = report("09-port-in-use")
+    root = found.findings[0]
+    assert root.check == "port_in_use" and root.severity == "error"
+    assert any(text.startswith("service_restart_loop:") for text in root.consequences)
+    assert any("pid 2398" in line for line in root.evidence)
+    assert "kill 2398" in root.remedy
+
+
+def test_only_and_ignore() -> None:
+    facts, _ = report("09-port-in-use")
+    found = run(facts, ignore={"port_in_use": "known"})
+    assert [i.check for i in found.ignored] == ["port_in_use"] and found.ignored[0].reason == "known"
+    assert "port_in_use" not in [f.check for f in found.findings]
+    assert [f.check for f in run(facts, only=("port_in_use",)).findings] == ["port_in_use"]
+
+
+def test_missing_facts_skip_with_their_reason_and_never_count_as_well() -> None:
+    facts, whole = report("01-defaults")
+    lean = msgspec.structs.replace(facts, log=None, start=None, effective=None, service=None, process=None)
+    found = run(lean)
+    assert found.ran == len(CHECKS) == found.well + len(found.skipped) + len({f.check for f in found.findings})
+    assert len(found.skipped) > len(whole.skipped) and all(s.reason for s in found.skipped)

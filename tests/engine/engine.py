@@ -92,7 +92,19 @@ def headers() -> Path:
     folder = cache_folder() / f"{name.replace('-', '_')}-{number}"
     if not folder.exists():
         subprocess.run(
-            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", name, "-d", str(cache_folder()), HEADERS],
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "-q",
+                "--no-deps",
+                "--no-binary",
+                name,
+                "-d",
+                str(cache_folder()),
+                HEADERS,
+            ],
             check=True,
         )
         archive = folder.with_name(folder.name + ".tar.gz")
@@ -112,7 +124,10 @@ def compiled() -> Path:
         root = headers()
         include = [f"-I{root / part}" for part in ("ggml/include", "ggml/src", "include", "common")]
         fresh = target.with_suffix(f".{os.getpid()}")
-        subprocess.run(["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(fresh), *map(str, sources), *include], check=True)
+        subprocess.run(
+            ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(fresh), *map(str, sources), *include],
+            check=True,
+        )
         fresh.rename(target)
     return target
 

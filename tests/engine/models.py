@@ -75,7 +75,14 @@ def words(size: int) -> Metadata:
     """A WordPiece vocabulary, as BERT-like models have."""
     return {
         "tokenizer.ggml.model": "bert",
-        "tokenizer.ggml.tokens": ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"\u2581w{i}" for i in range(size - 5))],
+        "tokenizer.ggml.tokens": [
+            "[PAD]",
+            "[UNK]",
+            "[CLS]",
+            "[SEP]",
+            "[MASK]",
+            *(f"\u2581w{i}" for i in range(size - 5)),
+        ],
         "tokenizer.ggml.token_type": [3] * 5 + [1] * (size - 5),
         "tokenizer.ggml.token_type_count": 2,
         "tokenizer.ggml.bos_token_id": 2,

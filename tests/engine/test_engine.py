@@ -91,7 +91,16 @@ def loads(folder: Path, devices: int, each: int, every: int = 1) -> list[Load]:
         for context, slots, batch, flash, k, v in combinations(f"{name}{devices}", each * (12 if GRID else 1)):
             total = context * slots
             load = Load(
-                str(path), devices, total, slots, batch, batch, FLASH[flash], NUMBERS[k], NUMBERS[v], embedding=hyper.is_embedding
+                str(path),
+                devices,
+                total,
+                slots,
+                batch,
+                batch,
+                FLASH[flash],
+                NUMBERS[k],
+                NUMBERS[v],
+                embedding=hyper.is_embedding,
             )
             if refusal(hyper, request_of(load)) is None:
                 found.append(load)
@@ -220,7 +229,13 @@ def test_two_devices(folder: Path) -> None:
                 if not hyper.keys.get("nextn_predict_layers"):
                     assert got == answer[device][1], (load, device)
             if hyper.family.built and answer[0][2]:
-                pairs.append((load, float(next(t.bytes for t in prediction.terms if t.name == "compute" and t.device == 0)), float(answer[0][2])))
+                pairs.append(
+                    (
+                        load,
+                        float(next(t.bytes for t in prediction.terms if t.name == "compute" and t.device == 0)),
+                        float(answer[0][2]),
+                    )
+                )
         assert_close(pairs, 0.05, 0.90)
 
 
@@ -261,7 +276,9 @@ def fits(folder: Path, count: int) -> Iterator[tuple[Load, Hyper, Request, tuple
         slots, context = rng.choice([1, 1, 2, 3, 4, 8]), rng.choice([1024, 2048, 4096, 8192, 16384, 32768])
         batch, flash = rng.choice([256, 512, 512, 1024, 2048]), rng.choice(["auto", "auto", "off"])
         kind = "f16" if flash == "off" else rng.choice(["f16", "f16", "f16", "q8_0", "q4_0"])
-        load = Load(str(paths[name]), devices, context * slots, slots, batch, batch, FLASH[flash], NUMBERS[kind], NUMBERS[kind])
+        load = Load(
+            str(paths[name]), devices, context * slots, slots, batch, batch, FLASH[flash], NUMBERS[kind], NUMBERS[kind]
+        )
         request = request_of(load)
         if refusal(hyper, request) is not None:
             continue
@@ -270,7 +287,13 @@ def fits(folder: Path, count: int) -> Iterator[tuple[Load, Hyper, Request, tuple
         factor = 1 + rng.uniform(-0.05, 0.05) if rng.random() < 0.5 else rng.uniform(0.3, 1.6)
         parts = [rng.choice([1, 1, 1.5, 2]) for _ in range(devices)]
         sizes = [int(needed * factor * part / sum(parts) / MiB + 1) * MiB + margin for part in parts]
-        yield load, hyper, request, tuple(Device(name=f"BARE{i}", kind="other", free=s, total=s) for i, s in enumerate(sizes)), margin
+        yield (
+            load,
+            hyper,
+            request,
+            tuple(Device(name=f"BARE{i}", kind="other", free=s, total=s) for i, s in enumerate(sizes)),
+            margin,
+        )
         made += 1
 
 

@@ -41,7 +41,9 @@ def stored_tensors() -> dict[str, tuple[GgufTensor, ...]]:
             values = 1
             for width in dims:
                 values *= width
-            tensors.append(GgufTensor(name, TYPES[kind].name, tuple(dims), 0, values // TYPES[kind].block * TYPES[kind].size))
+            tensors.append(
+                GgufTensor(name, TYPES[kind].name, tuple(dims), 0, values // TYPES[kind].block * TYPES[kind].size)
+            )
         found[row["name"]] = tuple(tensors)
     return found
 
@@ -55,7 +57,13 @@ _KEYS = {
     "rope_dim": "rope.dimension_count", "shared_kv_layers": "attention.shared_kv_layers", "nextn_layers": "nextn_predict_layers",
     "shortconv_l_cache": "shortconv.l_cache", "head_count_kv_list": "attention.head_count_kv",
 }  # fmt: skip
-_SSM = {"conv": "conv_kernel", "state": "state_size", "group": "group_count", "inner": "inner_size", "dt": "time_step_rank"}
+_SSM = {
+    "conv": "conv_kernel",
+    "state": "state_size",
+    "group": "group_count",
+    "inner": "inner_size",
+    "dt": "time_step_rank",
+}
 
 
 def observed_metadata(row: dict[str, Any]) -> dict[str, Any]:

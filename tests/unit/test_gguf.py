@@ -98,9 +98,28 @@ def test_a_file_that_is_shorter_than_its_header_promises() -> None:
         (b"GGUF" + struct.pack("<IQQ", 3, 1 << 60, 1), "claims"),
         (b"GGUF" + struct.pack("<IQQ", 3, 0, 1 << 60), "claims"),
         (b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 1 << 62) + bytes(40), "claims"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 8, 1 << 40) + bytes(20), "claims"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 9, 1) + bytes(20), "unknown type 9"),
-        (b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<I", 77) + bytes(20), "value type 77"),
+        (
+            b"GGUF"
+            + struct.pack("<IQQ", 3, 0, 1)
+            + struct.pack("<Q", 1)
+            + b"k"
+            + struct.pack("<IIQ", 9, 8, 1 << 40)
+            + bytes(20),
+            "claims",
+        ),
+        (
+            b"GGUF"
+            + struct.pack("<IQQ", 3, 0, 1)
+            + struct.pack("<Q", 1)
+            + b"k"
+            + struct.pack("<IIQ", 9, 9, 1)
+            + bytes(20),
+            "unknown type 9",
+        ),
+        (
+            b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<I", 77) + bytes(20),
+            "value type 77",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(data: bytes, says: str) -> None:
@@ -164,7 +183,7 @@ def test_random_bytes(data: bytes) -> None:
         try:
             Counted(whole).header()
         except GgufError as error:
-            assert error.text  # noqa: PT017
+            assert error.text
 
 
 def test_flipped_bytes() -> None:

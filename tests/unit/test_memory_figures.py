@@ -81,7 +81,11 @@ def test_compute_buffers_are_within_their_bands() -> None:
 def test_compute_buffers_of_real_widths(flash: bool, share: float) -> None:
     good = total = 0
     for row in PLAIN:
-        if not row["model"].startswith("real-") or (row["ctk"], row["ctv"]) != ("f16", "f16") or row["engine"] != "b10488":
+        if (
+            not row["model"].startswith("real-")
+            or (row["ctk"], row["ctv"]) != ("f16", "f16")
+            or row["engine"] != "b10488"
+        ):
             continue
         model = _hyper(row["model"])
         device = HOST if row["device"] == "cpu" else 0
@@ -222,7 +226,11 @@ def test_public_observations() -> None:
         )  # fmt: skip
         k = row.get("kv_type_k", "f16")
         got = sum(
-            sum(layer_bytes(model, layer, at, k, row.get("kv_type_v") or k, transposed=bool(row.get("v_padded")), padded=False))
+            sum(
+                layer_bytes(
+                    model, layer, at, k, row.get("kv_type_v") or k, transposed=bool(row.get("v_padded")), padded=False
+                )
+            )
             for layer in model.layers
         )
         seen += 1

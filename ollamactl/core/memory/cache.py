@@ -27,7 +27,14 @@ def pad(value: int, to: int) -> int:
 
 
 def cells(
-    context: int, slots: int, ubatch: int, window: int, *, unified: bool = False, swa_full: bool = False, padding: int = 256
+    context: int,
+    slots: int,
+    ubatch: int,
+    window: int,
+    *,
+    unified: bool = False,
+    swa_full: bool = False,
+    padding: int = 256,
 ) -> Cells:
     """Cells for a total context (all slots together, as -c). `window`: 0 for models without one.
 
@@ -53,7 +60,9 @@ def layer_bytes(
 ) -> tuple[int, int]:
     """(full or sliding-window cache, indexer cache) of one layer in all streams. `padded`: it is on a device."""
     count = (at.swa if layer.swa else at.full) * at.streams
-    main = _tensor(layer.k, type_k, count, padded) + _tensor(v_width(hyper, layer, transposed=transposed), type_v, count, padded)
+    main = _tensor(layer.k, type_k, count, padded) + _tensor(
+        v_width(hyper, layer, transposed=transposed), type_v, count, padded
+    )
     index = _tensor(layer.index_k, type_k, count, padded) + _tensor(layer.index_v, type_v, count, padded)
     return main, index
 

@@ -187,7 +187,10 @@ def _recurrent(hyper: Hyper, graph: Graph) -> float:
             dt = int(keys.get("ssm.time_step_rank", 0))
             return 2 * inner + 2 * groups * state + dt + 2 * c + inner + seq * (inner * state + 2 * (conv - 1) * c)
         case "delta":
-            return max(2 * c + 2 * inner + seq * 2 * (conv - 1) * c, 2 * c + inner + seq * (2 * inner * state + 2 * (conv - 1) * c))
+            return max(
+                2 * c + 2 * inner + seq * 2 * (conv - 1) * c,
+                2 * c + inner + seq * (2 * inner * state + 2 * (conv - 1) * c),
+            )
         case "kda":
             size = int(keys.get("kda.head_dim", 0))
             d = heads * size
@@ -195,7 +198,11 @@ def _recurrent(hyper: Hyper, graph: Graph) -> float:
         case "rwkv6":
             return 11 * e + seq * (2 * e * int(keys.get("wkv.head_size", 0)) + 2 * e)
         case "rwkv7":
-            return 16 * e + int(keys.get("attention.decay_lora_rank", 0)) + seq * (2 * e * int(keys.get("wkv.head_size", 0)) + 2 * e)
+            return (
+                16 * e
+                + int(keys.get("attention.decay_lora_rank", 0))
+                + seq * (2 * e * int(keys.get("wkv.head_size", 0)) + 2 * e)
+            )
         case "lightning":
             w = hyper.widths
             return 3 * heads * tok / graph.slots + 8 * w.hk
@@ -242,32 +249,44 @@ _built: dict[tuple[object, ...], tuple[Hyper, int | None]] = {}
 
 
 def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False, part: Part | None = None) -> int | None:
-    """The buffer by the graph itself (decoder.py), or None. With flash attention only the masks grow with the context."""
+    """The buffer by the graph itself (decoder.py), or None. With flash attention only masks grow with the context."""
     if not hyper.family.built:
         return None
     tok, at = tokens(graph), graph.cells
-    plain = graph.type_k == "f16" and graph.type_v == "f16"
-    copied = part is not None and bool(part.hosted)
-    small = graph.flash and (plain or not graph.cuda) and not copied and "f32" not in (graph.type_k, graph.type_v)
-    logits = 4 * graph.slots * hyper.vocabulary
-    if small and logits > 2 * tok * at.full:  # the results may lie where the masks were: their sizes matter then
-        small = False
-    measured = graph
-    if small:
-        measured = msgspec.structs.replace(graph, context=0, cells=Cells(256, 256, at.streams))
-    key = (id(hyper), tok, on_host, part, measured)
+    hosted = part is not None and bool(part.hosted)
+    logits = 4 * graph.slots * hyper.vocabulary > 2 * tok * at.full  # they may lie where the masks were
+    if not graph.flash or hosted or logits or (part is not None and not part.blocks):
+        return _followed(hyper, graph, tok, on_host, part)
+    at_small = _followed(hyper, _with_cells(graph, 256, 256), tok, on_host, part)
+    if at_small is None:
+        return None
+    mixed = hyper.widths.swa and hyper.window
+    copies = part.copies if part is not None else 1
+    size = at_small + copies * 2 * tok * (at.full - 256 + (at.swa - 256 if mixed else 0))
+    if "f32" in (graph.type_k, graph.type_v) or (graph.cuda and (graph.type_k, graph.type_v) != ("f16", "f16")):
+        # Copies of a layer's cache grow with the context too: two large contexts give the line that they lie on.
+        low, high = 1 << 17, 1 << 18
+        swa = at.swa if mixed else 256
+        first = _followed(hyper, _with_cells(graph, low, swa), tok, on_host, part) or 0
+        second = _followed(hyper, _with_cells(graph, high, swa), tok, on_host, part) or 0
+        size = max(size, first + (second - first) * (at.full - low) // (high - low))
+    return size
+
+
+def _with_cells(graph: Graph, full: int, swa: int) -> Graph:
+    return msgspec.structs.replace(graph, context=full * graph.slots, cells=Cells(full, swa, graph.cells.streams))
+
+
+def _followed(hyper: Hyper, graph: Graph, tok: int, on_host: bool, part: Part | None) -> int | None:
+    """`exact`, remembered: a plan asks for the same graph in many of its cells."""
+    key = (id(hyper), tok, on_host, part, graph)
     found = _built.get(key)
     if found is None or found[0] is not hyper:
         if len(_built) > 4096:
             _built.clear()
-        found = (hyper, exact(hyper, measured, tok, on_host=on_host, part=part))
+        found = (hyper, exact(hyper, graph, tok, on_host=on_host, part=part))
         _built[key] = found
-    size = found[1]
-    if size is None or not small or (part is not None and not part.blocks):
-        return size
-    mixed = hyper.widths.swa and hyper.window
-    copies = part.copies if part is not None else 1
-    return size + copies * 2 * tok * (at.full - 256 + (at.swa - 256 if mixed else 0))
+    return found[1]
 
 
 def _copies(hyper: Hyper, graph: Graph, kinds: tuple[str, ...] = ()) -> int:

@@ -108,9 +108,13 @@ class Builder:
         self.inputs.append(tensor)
         return tensor
 
-    def make(self, width: int, *sources: Tensor, rows: int | None = None, inplace: bool = False, layout: object = None) -> Tensor:
+    def make(
+        self, width: int, *sources: Tensor, rows: int | None = None, inplace: bool = False, layout: object = None
+    ) -> Tensor:
         rows = self.rows if rows is None else rows
-        return Tensor(F * width * rows, sources, inplace=inplace, layout=layout if layout is not None else (width, rows))
+        return Tensor(
+            F * width * rows, sources, inplace=inplace, layout=layout if layout is not None else (width, rows)
+        )
 
     def same(self, tensor: Tensor, *others: Tensor) -> Tensor:
         """An operation that may take its first input's place (add, mul, norm, rope, scale)."""
@@ -118,7 +122,9 @@ class Builder:
 
     def view(self, tensor: Tensor, layout: object, offset: int = 0, size: int | None = None) -> Tensor:
         root = tensor.root if tensor.root is not None else tensor
-        return Tensor(tensor.size if size is None else size, (tensor,), root=root, layout=layout, offset=offset + tensor.offset)
+        return Tensor(
+            tensor.size if size is None else size, (tensor,), root=root, layout=layout, offset=offset + tensor.offset
+        )
 
     def norm(self, tensor: Tensor, block: Block, name: str) -> Tensor:
         if name not in block.widths:
@@ -155,11 +161,16 @@ class Builder:
             k = self.view(self.matrix(k_width, cur, block, "attn_k"), (layer.key, kv, tok))
             v = self.view(self.matrix(v_width, cur, block, "attn_v"), (layer.value, kv, tok))
             fused = False
-            gate = self.same(Tensor(F * q_width * tok, (self.view(both, "gate", 1, F * q_width * tok),), layout=(q_width, tok)))
+            gate = self.same(
+                Tensor(F * q_width * tok, (self.view(both, "gate", 1, F * q_width * tok),), layout=(q_width, tok))
+            )
         else:
             q = self.view(self.matrix(q_width, cur, block, "attn_q"), (layer.key, heads, tok))
             k = self.view(self.matrix(k_width, cur, block, "attn_k"), (layer.key, kv, tok))
-            v = self.view(self.matrix(v_width, cur, block, "attn_v") if "attn_v.weight" in block.widths else k, (layer.value, kv, tok))
+            v = self.view(
+                self.matrix(v_width, cur, block, "attn_v") if "attn_v.weight" in block.widths else k,
+                (layer.value, kv, tok),
+            )
             fused = False
             if "attn_gate.weight" in block.widths:
                 gate = self.same(self.make(block.widths["attn_gate.weight"], cur))
@@ -178,7 +189,9 @@ class Builder:
     def head_norm(self, tensor: Tensor, block: Block, name: str, layout: tuple[int, ...]) -> Tensor:
         if name not in block.widths:
             return tensor
-        if tensor.root is not None and tensor.layout != layout:  # a slice of a fused matrix: the norm makes a new tensor
+        if (
+            tensor.root is not None and tensor.layout != layout
+        ):  # a slice of a fused matrix: the norm makes a new tensor
             tensor = Tensor(tensor.size, (tensor,), inplace=True, layout=layout)
             return self.same(tensor)
         return self.same(self.same(tensor))
@@ -188,12 +201,16 @@ class Builder:
             return tensor
         return Tensor(F * width * self.tok, (tensor, self.positions), inplace=True, layout=layout)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, layer: Layer, block: Block, fused: bool, gate: Tensor | None = None) -> Tensor:
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, layer: Layer, block: Block, fused: bool, gate: Tensor | None = None
+    ) -> Tensor:
         graph, nodes, tok, heads = self.graph, self.nodes, self.tok, layer.heads
         turn_k, turn_v = self.turn[layer.swa if len(self.turn) > 1 else False]
         q, k, v = self.turned(q, turn_k), self.turned(k, turn_k), self.turned(v, turn_v)
         nodes.expand(q)
-        if (layer.k and self.hyper.family.normed_v) or layer.k or self.hyper.family.cache != "from-start":  # gemma4 makes its values after its keys, and they are independent
+        if (
+            (layer.k and self.hyper.family.normed_v) or layer.k or self.hyper.family.cache != "from-start"
+        ):  # gemma4 makes its values after its keys, and they are independent
             nodes.expand(v)
             nodes.expand(k)
         if layer.k:
@@ -233,7 +250,9 @@ class Builder:
         nodes.expand(cur)
         cur = self.turned(cur, turn_v)
         if gate is not None:
-            cur = Tensor(cur.size, (cur, gate), inplace=True, layout=(out, tok) if cur.layout == (out, tok) else cur.layout)
+            cur = Tensor(
+                cur.size, (cur, gate), inplace=True, layout=(out, tok) if cur.layout == (out, tok) else cur.layout
+            )
         return self.matrix(self.hyper.embedding, cur, block, "attn_output")
 
     def store(self, tensor: Tensor, how: str, index: Tensor) -> Tensor:
@@ -351,7 +370,9 @@ class Builder:
             act = self.make(width, gate, up) if "ffn_gate_shexp.weight" in block.widths else self.same(up)
             shared = self.weigh(self.make(self.hyper.embedding, act), block, "ffn_down_shexp.weight")
             if "ffn_gate_inp_shexp.weight" in block.widths:
-                shared = Tensor(shared.size, (shared, self.same(self.make(1, cur))), inplace=True, layout=shared.layout)
+                shared = Tensor(
+                    shared.size, (shared, self.same(self.make(1, cur))), inplace=True, layout=shared.layout
+                )
             out = Tensor(out.size, (out, shared), inplace=True, layout=out.layout)
         return out
 
@@ -378,7 +399,11 @@ class Builder:
             cur = self.mixed(normed, layer, block)
             return self.same(self.same(cur, inp), attended)
         before = "ffn_norm.weight"
-        if "attn_norm.weight" in block.widths and before not in block.widths and "post_attention_norm.weight" in block.widths:
+        if (
+            "attn_norm.weight" in block.widths
+            and before not in block.widths
+            and "post_attention_norm.weight" in block.widths
+        ):
             before = "post_attention_norm.weight"  # gpt-oss, glm4moe: so is the feed-forward's own norm called there
         else:
             cur = self.norm(cur, block, "post_attention_norm.weight")
@@ -393,7 +418,9 @@ class Builder:
 
     @property
     def per_layer_width(self) -> int:
-        return int(self.hyper.keys.get("embedding_length_per_layer_input", 0)) if self.hyper.family.per_layer_input else 0
+        return (
+            int(self.hyper.keys.get("embedding_length_per_layer_input", 0)) if self.hyper.family.per_layer_input else 0
+        )
 
     def add_per_layer(self, cur: Tensor, block: Block) -> Tensor:
         width, tok = self.per_layer_width, self.tok
@@ -419,7 +446,11 @@ class Builder:
         self.rows = self.tok if self.part.blocks else self.out
         if self.per_layer_width:
             total = self.per_layer_width * len(hyper.layers)
-            table = self.nodes.expand(Tensor(F * total * self.tok)) if self.on_host else self.new_input(F * total * self.tok)
+            table = (
+                self.nodes.expand(Tensor(F * total * self.tok))
+                if self.on_host
+                else self.new_input(F * total * self.tok)
+            )
             self.table = self.same(self.view(table, "table") if self.on_host else table)
             if self.graph.engine == NEWEST:
                 self.table = self.view(self.table, "scaled table")

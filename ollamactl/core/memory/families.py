@@ -1,4 +1,4 @@
-"""What differs between model families, one row each: which layers cache, how wide, and what the graph holds at its peak.
+"""What differs between model families, one row each: which layers cache, how wide, what the graph holds at its peak.
 
 Everything numeric comes from the file's own keys; a row says only how an architecture's code in llama.cpp uses them
 (src/models/*.cpp and llama_model::create_memory at b10488). A row with no arguments is a plain decoder.
@@ -76,11 +76,47 @@ FAMILIES: dict[str, Family] = {
     # -- plain decoders --
     **dict.fromkeys(
         (
-            "llama", "qwen2", "qwen2vl", "qwen3", "qwen3vl", "mistral3", "gemma", "internlm2", "seed_oss", "hunyuan-dense",
-            "hunyuan_vl", "ernie4_5", "granite", "command-r", "glm4", "chatglm", "exaone", "smollm3", "phi3",
-            "stablelm", "olmo", "baichuan", "xverse", "minicpm", "orion", "qwen", "plamo", "refact", "bitnet", "deci",
-            "chameleon", "cogvlm", "pangu-embedded", "paddleocr", "llama-embed", "maincoder", "nanbeige", "talkie",
-            "openelm", "jais", "qwen3tts",
+            "llama",
+            "qwen2",
+            "qwen2vl",
+            "qwen3",
+            "qwen3vl",
+            "mistral3",
+            "gemma",
+            "internlm2",
+            "seed_oss",
+            "hunyuan-dense",
+            "hunyuan_vl",
+            "ernie4_5",
+            "granite",
+            "command-r",
+            "glm4",
+            "chatglm",
+            "exaone",
+            "smollm3",
+            "phi3",
+            "stablelm",
+            "olmo",
+            "baichuan",
+            "xverse",
+            "minicpm",
+            "orion",
+            "qwen",
+            "plamo",
+            "refact",
+            "bitnet",
+            "deci",
+            "chameleon",
+            "cogvlm",
+            "pangu-embedded",
+            "paddleocr",
+            "llama-embed",
+            "maincoder",
+            "nanbeige",
+            "talkie",
+            "openelm",
+            "jais",
+            "qwen3tts",
         ),
         Family(),
     ),
@@ -92,7 +128,20 @@ FAMILIES: dict[str, Family] = {
     "gpt2": Family(built=False, gate=False, positions=True),
     "starcoder": Family(built=False, gate=False, positions=True),
     # -- no cache: embedding and diffusion models --
-    **dict.fromkeys(("nomic-bert-moe", "eurobert", "modern-bert", "neo-bert", "dream", "llada", "llada-moe", "rnd1", "wavtokenizer-dec"), _EMBEDDING),
+    **dict.fromkeys(
+        (
+            "nomic-bert-moe",
+            "eurobert",
+            "modern-bert",
+            "neo-bert",
+            "dream",
+            "llada",
+            "llada-moe",
+            "rnd1",
+            "wavtokenizer-dec",
+        ),
+        _EMBEDDING,
+    ),
     "bert": Family(built=False, cache="none", gate=False, positions=True),
     "jina-bert-v2": _EMBEDDING,
     "jina-bert-v3": Family(built=False, cache="none", gate=False),
@@ -104,14 +153,18 @@ FAMILIES: dict[str, Family] = {
     "grok": Family(built=False, experts_ff=True, flash_attention=False),
     "dbrx": Family(built=False, experts_ff=True, hole="none"),
     "arctic": Family(built=False, experts_ff=True),
-    **dict.fromkeys(("ernie4_5-moe", "dots1", "deepseek", "glm4moe", "bailingmoe2", "bailingmoe"), Family(dense_lead=True)),
+    **dict.fromkeys(
+        ("ernie4_5-moe", "dots1", "deepseek", "glm4moe", "bailingmoe2", "bailingmoe"), Family(dense_lead=True)
+    ),
     "exaone-moe": Family(dense_lead=True, window=Window(period=4, size=128)),
     "hy_v3": Family(dense_lead=True, draft_apart=True),
     # -- sliding windows --
     "gemma2": Family(window=Window(period=2, size=4096)),
     "gemma3": Family(window=Window(period=6, when="positive")),
     "gemma3n": Family(built=False, window=Window(period=5), cache="from-start", per_layer_input=True),
-    "gemma4": Family(window=Window(pattern="array"), cache="from-start", per_layer_input=True, normed_v=True, scaled_input=True),
+    "gemma4": Family(
+        window=Window(pattern="array"), cache="from-start", per_layer_input=True, normed_v=True, scaled_input=True
+    ),
     "gpt-oss": Family(window=Window(period=2), gating=3, weights_normed=False),
     "cohere2": Family(window=Window(period=4), hole_plain="always", parallel=True),
     "cohere2moe": Family(built=False, window=Window(period=4, full_first=True, pattern="both"), dense_lead=True),
@@ -120,8 +173,15 @@ FAMILIES: dict[str, Family] = {
     "plamo3": Family(window=Window(period=8, when="positive")),
     "afmoe": Family(window=_OPENS, dense_lead=True),
     "laguna": Family(window=Window(period=4, when="positive", full_first=True), dense_lead=True),
-    "llama4": Family(gating=2, weights_normed=False, window=Window(period=4, size=8192, forced=True, when="not-zero"), expert_rows=True),
-    "smallthinker": Family(built=False, window=Window(period=4, size=4096, forced=True, when="positive", full_first=True)),
+    "llama4": Family(
+        gating=2,
+        weights_normed=False,
+        window=Window(period=4, size=8192, forced=True, when="not-zero"),
+        expert_rows=True,
+    ),
+    "smallthinker": Family(
+        built=False, window=Window(period=4, size=4096, forced=True, when="positive", full_first=True)
+    ),
     "mellum": Family(built=False, window=Window(period=4, when="positive", pattern="both")),
     "muse-glimmer": Family(built=False, window=Window(pattern="both")),
     "granite_swa": Family(built=False, window=Window(pattern="array")),
@@ -148,16 +208,34 @@ FAMILIES: dict[str, Family] = {
     "nemotron_h": Family(built=False, recurrent="mamba2", hybrid=True, gate=False, hole="none"),
     "nemotron_h_moe": Family(built=False, recurrent="mamba2", hybrid=True, gate=False, hole="none", draft_apart=True),
     "lfm2": Family(built=False, recurrent="conv", hybrid=True, hole="none", window=Window(when="positive")),
-    "lfm2moe": Family(built=False, recurrent="conv", hybrid=True, hole="none", dense_lead=True, window=Window(when="positive")),
+    "lfm2moe": Family(
+        built=False, recurrent="conv", hybrid=True, hole="none", dense_lead=True, window=Window(when="positive")
+    ),
     "kimi-linear": Family(built=False, recurrent="kda", hybrid=True, latent=True, dense_lead=True),
     "qwen3next": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
     "qwen35": Family(recurrent="delta", cache="interval", draft_apart=True, hole="half"),
     "qwen35moe": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
-    "minimax-01": Family(built=False, recurrent="lightning", cache="interval", interval=8, draft_apart=True, experts_ff=True),
+    "minimax-01": Family(
+        built=False, recurrent="lightning", cache="interval", interval=8, draft_apart=True, experts_ff=True
+    ),
 }
 
 # Caches and graphs of these are laid out in ways that no rule here follows.
-UNMODELLED = frozenset({"t5", "t5encoder", "deepseek4", "kimi-k3", "rwkv6qwen2", "gemma4-assistant", "eagle3", "dflash", "graniteswitch", "pockettts", "bailingmoe3"})
+UNMODELLED = frozenset(
+    {
+        "t5",
+        "t5encoder",
+        "deepseek4",
+        "kimi-k3",
+        "rwkv6qwen2",
+        "gemma4-assistant",
+        "eagle3",
+        "dflash",
+        "graniteswitch",
+        "pockettts",
+        "bailingmoe3",
+    }
+)
 
 FALLBACK = Family(built=False)
 

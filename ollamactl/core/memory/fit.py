@@ -1,7 +1,7 @@
 """Whether a model fits wholly on the devices, how many layers spill, how many slots fit, and what else would fit.
 
-The rules are those of llama.cpp's own fit (common/fit.cpp): every device shall keep a margin free; if one does not, the
-devices are filled from the last layer back to front, dense models by whole layers, mixtures of experts first with all
+The rules are those of llama.cpp's own fit (common/fit.cpp): every device shall keep a margin free; if one does not,
+the devices are filled from the last layer back to front, dense models by whole layers, mixtures of experts first with all
 experts on the host and then with whole blocks from the front.
 """
 
@@ -161,19 +161,27 @@ def _place(hyper: Hyper, request: Request, devices: tuple[Device, ...], keep: in
 
     for device in reversed(range(len(devices))):
 
-        def filled(number: int, device: int = device) -> tuple[list[int], list[int]]:
+        def filled(
+            number: int, device: int = device, layers: list[int] = layers, partial: list[int] = partial
+        ) -> tuple[list[int], list[int]]:
             of, part = layers.copy(), partial.copy()
             of[device], part[device] = number, parts(device, number)
             return of, part
 
-        number = _largest(lambda n, device=device, filled=filled: holds(device, *filled(n)), blocks + 1 - sum(layers))  # type: ignore[misc]
+        number = _largest(_holding(holds, device, filled), blocks + 1 - sum(layers))
         layers, partial = filled(number)
     if not sparse or _surplus_without_experts(hyper, request, devices, keep) <= 0:
         return layout(layers, partial)
     start = next((d for d in range(len(devices)) if all(layers[d:])), last)  # first of the devices with such blocks
     for device in range(start + 1):
 
-        def converted(number: int, device: int = device) -> tuple[list[int], list[int]]:
+        def converted(
+            number: int,
+            device: int = device,
+            start: int = start,
+            layers: list[int] = layers,
+            partial: list[int] = partial,
+        ) -> tuple[list[int], list[int]]:
             of, part, left = layers.copy(), partial.copy(), number
             for other in range(start, len(devices)):
                 moved = min(left, part[other])
@@ -185,7 +193,7 @@ def _place(hyper: Hyper, request: Request, devices: tuple[Device, ...], keep: in
                     break
             return of, part
 
-        number = _largest(lambda n, device=device, converted=converted: holds(device, *converted(n)), sum(partial[start:]))  # type: ignore[misc]
+        number = _largest(_holding(holds, device, converted), sum(partial[start:]))
         layers, partial = converted(number)
         if device != start and layers[start] > (0 if start < last else 1) and partial[start]:
             of, part = layers.copy(), partial.copy()  # at least part of one more layer
@@ -198,6 +206,13 @@ def _place(hyper: Hyper, request: Request, devices: tuple[Device, ...], keep: in
         if device >= start and not partial[start]:
             break
     return layout(layers, partial)
+
+
+def _holding(
+    holds: Callable[[int, list[int], list[int]], bool], device: int, made: Callable[[int], tuple[list[int], list[int]]]
+) -> Callable[[int], bool]:
+    """Whether a device holds what `made` makes of a number."""
+    return lambda number: holds(device, *made(number))
 
 
 def _surplus_without_experts(hyper: Hyper, request: Request, devices: tuple[Device, ...], keep: int) -> int:
@@ -220,7 +235,13 @@ def _largest(holds: Callable[[int], bool], most: int) -> int:
 
 
 def largest_slots(
-    hyper: Hyper, request_for: Callable[[int], Request], devices: tuple[Device, ...], *, most: int = 256, target: int | None = None, host_free: int | None = None
+    hyper: Hyper,
+    request_for: Callable[[int], Request],
+    devices: tuple[Device, ...],
+    *,
+    most: int = 256,
+    target: int | None = None,
+    host_free: int | None = None,
 ) -> int:
     """Most slots that stay wholly on the devices; 0 if not even one does. `request_for(slots)` makes the start."""
 
@@ -240,9 +261,15 @@ class Alternative(msgspec.Struct, frozen=True):
 
 
 def alternatives(
-    hyper: Hyper, request_for: Callable[[int, int, str], Request], wanted: Request, devices: tuple[Device, ...], *, target: int | None = None, host_free: int | None = None
+    hyper: Hyper,
+    request_for: Callable[[int, int, str], Request],
+    wanted: Request,
+    devices: tuple[Device, ...],
+    *,
+    target: int | None = None,
+    host_free: int | None = None,
 ) -> Iterator[Alternative]:
-    """Ways to stay on the devices, cheapest for the user first. `request_for(context, slots, cache type)` makes a start.
+    """Ways to stay on the devices, cheapest for the user first. `request_for(context, slots, cache type)`: a start.
 
     Order: q8_0 cache (hardly any loss), a shorter context, fewer slots, q4_0 cache (a loss that can be seen).
     """
@@ -257,13 +284,29 @@ def alternatives(
         return Alternative(what, request_for(context, slots, kind), cost, found) if found else None
 
     now = wanted.type_k
-    if now in ("f16", "f32", "bf16") and (found := made("cache q8_0", "almost no loss of quality", wanted.context, wanted.slots, "q8_0")):
+    if now in ("f16", "f32", "bf16") and (
+        found := made("cache q8_0", "almost no loss of quality", wanted.context, wanted.slots, "q8_0")
+    ):
         yield found
     step = _largest(lambda n: tried(n * 1024, wanted.slots, now) is not None, max(wanted.context // 1024, 1) - 1)
-    if step and (found := made("shorter context", f"{step * 1024} tokens a slot instead of {wanted.context}", step * 1024, wanted.slots, now)):
+    if step and (
+        found := made(
+            "shorter context",
+            f"{step * 1024} tokens a slot instead of {wanted.context}",
+            step * 1024,
+            wanted.slots,
+            now,
+        )
+    ):
         yield found
     slots = _largest(lambda n: tried(wanted.context, n, now) is not None, wanted.slots - 1)
-    if slots and (found := made("fewer slots", f"{slots} at once instead of {wanted.slots}, the others wait", wanted.context, slots, now)):
+    if slots and (
+        found := made(
+            "fewer slots", f"{slots} at once instead of {wanted.slots}, the others wait", wanted.context, slots, now
+        )
+    ):
         yield found
-    if now != "q4_0" and (found := made("cache q4_0", "answers get worse with long contexts", wanted.context, wanted.slots, "q4_0")):
+    if now != "q4_0" and (
+        found := made("cache q4_0", "answers get worse with long contexts", wanted.context, wanted.slots, "q4_0")
+    ):
         yield found

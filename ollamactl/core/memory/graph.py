@@ -2,7 +2,7 @@
 
 A graph is built like llama.cpp builds it (tensors in the order in which it expands them), then laid out with the rules
 of ggml-alloc.c: a result may take the place of an input that nobody else needs, otherwise the smallest free block that
-is large enough is taken, and the buffer grows at its end. What comes out is the size of the compute buffer, to the byte.
+is large enough is taken, and the buffer grows at its end. What comes out is the compute buffer's size, to the byte.
 """
 
 from __future__ import annotations

@@ -72,7 +72,11 @@ def _block_tensors(header: GgufHeader, count: int) -> tuple[Block, ...]:
         key = (tuple(sorted(names)), number, width)
         if key not in known:
             known[key] = Block(
-                key[0], number, width, {name: second for name, _, second, _ in names}, {name: size for name, _, _, size in names}
+                key[0],
+                number,
+                width,
+                {name: second for name, _, second, _ in names},
+                {name: size for name, _, _, size in names},
             )
         blocks.append(known[key])
     return tuple(blocks)
@@ -115,7 +119,7 @@ def _widths(layers: tuple[Layer, ...]) -> Widths:
 
 
 class Hyper(msgspec.Struct, frozen=True, kw_only=True):
-    """What a memory prediction needs of a model. `keys` are the numeric keys of its architecture, without the prefix."""
+    """What a memory prediction needs of a model. `keys`: the numeric keys of its architecture, without the prefix."""
 
     architecture: str
     family: Family
@@ -179,7 +183,7 @@ class _Keys:
 
 
 def from_header(header: GgufHeader) -> Hyper:
-    """Hyperparameters of the model in a GGUF header (of all parts: see `join`). Missing keys take llama.cpp's defaults."""
+    """Hyperparameters of the model in a GGUF header. Missing keys take llama.cpp's defaults."""
     row, known = family(header.architecture)
     keys = _Keys(header)
     count = min(keys.number("block_count"), 4096)
@@ -200,7 +204,8 @@ def from_header(header: GgufHeader) -> Hyper:
         vocabulary=vocabulary,
         window=_window(keys, row, count - drafts) if any(layer.swa for layer in layers) else 0,
         latent=_absorbed(keys, row),
-        is_embedding=keys.has("pooling_type") or (row.cache == "none" and not row.recurrent and not keys.number("attention.causal", 1)),
+        is_embedding=keys.has("pooling_type")
+        or (row.cache == "none" and not row.recurrent and not keys.number("attention.causal", 1)),
         heads=keys.number("attention.head_count"),
         feed_forward=max(keys.each("feed_forward_length", max(count, 1)), default=0),
         keys=keys.all(),
@@ -247,11 +252,17 @@ def _windowed(keys: _Keys, row: Family, count: int, trunk: int) -> list[bool]:
         period = rule.period  # families with a compiled-in period ignore an array
     else:
         period = keys.number(name, rule.period)
-    flags = [i % period != 0 if rule.full_first else i % period < period - 1 for i in range(trunk)] if period else [True] * trunk
+    flags = (
+        [i % period != 0 if rule.full_first else i % period < period - 1 for i in range(trunk)]
+        if period
+        else [True] * trunk
+    )
     return flags + [False] * (count - trunk)
 
 
-def _recurrent_blocks(keys: _Keys, row: Family, count: int, kv: list[int], ff: list[int], architecture: str) -> list[bool]:
+def _recurrent_blocks(
+    keys: _Keys, row: Family, count: int, kv: list[int], ff: list[int], architecture: str
+) -> list[bool]:
     if not row.recurrent:
         return [False] * count
     if row.both or row.cache == "none":
@@ -310,7 +321,11 @@ def _layers(keys: _Keys, row: Family, architecture: str, count: int, drafts: int
     for i in range(count):
         k, v = (key_swa, value_swa) if windowed[i] else (key, value)
         caches = caching[i]
-        index_k = index if caches and ((row.indexer == "keys" and full_index[i]) or (row.indexer == "keys-values" and i >= lead)) else 0
+        index_k = (
+            index
+            if caches and ((row.indexer == "keys" and full_index[i]) or (row.indexer == "keys-values" and i >= lead))
+            else 0
+        )
         found.append(
             Layer(
                 heads=heads[i],
@@ -331,7 +346,9 @@ def _layers(keys: _Keys, row: Family, architecture: str, count: int, drafts: int
     return tuple(found)
 
 
-def _caching(keys: _Keys, row: Family, count: int, trunk: int, kv: list[int], ff: list[int], recurrent: list[bool]) -> list[bool]:
+def _caching(
+    keys: _Keys, row: Family, count: int, trunk: int, kv: list[int], ff: list[int], recurrent: list[bool]
+) -> list[bool]:
     """Which blocks have a place in the key-value cache of the main context."""
     if row.cache == "none":
         return [False] * count

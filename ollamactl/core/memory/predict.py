@@ -150,7 +150,10 @@ def _cuda_has_kernel(hyper: Hyper) -> bool:
     for layer in hyper.layers:
         if not layer.heads or not layer.k:
             continue
-        key, value = layer.key, int(hyper.keys.get("attention.kv_lora_rank", layer.value)) if hyper.latent else layer.value
+        key, value = (
+            layer.key,
+            int(hyper.keys.get("attention.kv_lora_rank", layer.value)) if hyper.latent else layer.value,
+        )
         group = layer.heads // max(layer.kv_heads, 1)
         if _CUDA_KERNELS.get(key) == value:
             continue
@@ -168,7 +171,18 @@ def predict(hyper: Hyper, request: Request, devices: tuple[Device, ...], layout:
     transposed = request.flash_attention == "off" or not hyper.family.flash_attention
     ubatch = min(request.batch, total)
     at = cells(total, request.slots, ubatch, hyper.window, unified=request.unified, swa_full=request.swa_full)
-    graph = Graph(ubatch, total, request.slots, at, on, transposed, request.type_k, request.type_v, any(d.kind == "cuda" for d in devices), request.engine)
+    graph = Graph(
+        ubatch,
+        total,
+        request.slots,
+        at,
+        on,
+        transposed,
+        request.type_k,
+        request.type_v,
+        any(d.kind == "cuda" for d in devices),
+        request.engine,
+    )
     terms = _weights(hyper, layout)
     terms += _caches(hyper, request, layout, at, transposed)
     terms += _computes(hyper, graph, layout, len(devices))
@@ -210,7 +224,9 @@ def _caches(hyper: Hyper, request: Request, layout: Layout, at: Cells, transpose
         if layer.draft and request.engine == NEWEST:
             continue  # the newest engines keep no cache for draft blocks in the main context
         if layer.k or layer.v:
-            main, index = layer_bytes(hyper, layer, at, request.type_k, request.type_v, transposed=transposed, padded=device != HOST)
+            main, index = layer_bytes(
+                hyper, layer, at, request.type_k, request.type_v, transposed=transposed, padded=device != HOST
+            )
             name = "window cache" if layer.swa else "cache"
             sums[name, device] = sums.get((name, device), 0) + main * count
             if index:
@@ -223,7 +239,7 @@ def _caches(hyper: Hyper, request: Request, layout: Layout, at: Cells, transpose
 
 def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[Term]:
     """The compute buffers of every device and of the host."""
-    tok, buffers = compute.tokens(graph), compute.buffers(hyper, graph, on_host=not devices)
+    buffers = compute.buffers(hyper, graph, on_host=not devices)
     limits = band(hyper, graph, built=buffers.built)
     used = {d for d in layout.layers if d != HOST}
     if not devices:
@@ -287,7 +303,9 @@ def _share(hyper: Hyper, graph: Graph, layout: Layout, device: int, full: int) -
 def _borrowed(hyper: Hyper, graph: Graph, layout: Layout) -> int:
     """What a device borrows for large batches: the largest matrix left on the host is copied over (op offload)."""
     w = hyper.weights
-    largest = max((w.largest[i] for i, d in enumerate(layout.layers[:-1]) if d == HOST or i in layout.host_experts), default=0)
+    largest = max(
+        (w.largest[i] for i, d in enumerate(layout.layers[:-1]) if d == HOST or i in layout.host_experts), default=0
+    )
     if layout.layers[-1] == HOST:
         largest = max(largest, w.output_largest if graph.slots >= 32 else 0)
     return largest

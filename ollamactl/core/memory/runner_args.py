@@ -91,17 +91,19 @@ def default_slots(release: Release) -> int:
     return 2 if release >= (0, 6, 7) else 4
 
 
-def runner_args(hyper: Hyper, settings: Settings, devices: tuple[Device, ...], *, available: int | None = None) -> RunnerArgs:
-    """What Ollama starts the runner with. `available`: bytes of memory that its batch rule sees (default: all free)."""
+def runner_args(
+    hyper: Hyper, settings: Settings, devices: tuple[Device, ...], *, available: int | None = None
+) -> RunnerArgs:
+    """What Ollama starts the runner with. `available`: bytes that its batch rule sees (default: all free memory)."""
     reasons: list[str] = []
     slots = _slots(hyper, settings, reasons)
     context = _context(hyper, settings, devices, reasons)
     kind = settings.kv_cache_type.lower() or "f16"
     flash: FlashAttention = "auto" if settings.flash_attention is None else "on" if settings.flash_attention else "off"
-    if settings.release < (0, 30, 0):
-        if kind not in ("f16", "q8_0", "q4_0") or (kind != "f16" and flash == "off"):
-            reasons.append(f"cache f16: this release drops {kind}")
-            kind = "f16"
+    dropped = kind not in ("f16", "q8_0", "q4_0") or (kind != "f16" and flash == "off")
+    if settings.release < (0, 30, 0) and dropped:
+        reasons.append(f"cache f16: this release drops {kind}")
+        kind = "f16"
     batch = _batch(hyper, settings, context, slots, devices, available, flash, reasons)
     return RunnerArgs(context, slots, batch, kind, flash, engine_class(settings.release), tuple(reasons))
 
@@ -143,7 +145,14 @@ def _context(hyper: Hyper, settings: Settings, devices: tuple[Device, ...], reas
 
 
 def _batch(
-    hyper: Hyper, settings: Settings, context: int, slots: int, devices: tuple[Device, ...], available: int | None, flash: FlashAttention, reasons: list[str]
+    hyper: Hyper,
+    settings: Settings,
+    context: int,
+    slots: int,
+    devices: tuple[Device, ...],
+    available: int | None,
+    flash: FlashAttention,
+    reasons: list[str],
 ) -> int:
     if settings.num_batch:
         return settings.num_batch
@@ -174,7 +183,7 @@ def _affordable(hyper: Hyper, total: int, batch: int, room: int) -> bool:
 
 
 def plain_cache(hyper: Hyper, total: int) -> int:
-    """The plain formula of guides and of Ollama's pre-flight: 2 * layers * KV heads * head size * context * 2 bytes."""
+    """The plain formula of guides and Ollama's pre-flight: 2 * layers * KV heads * head size * context * 2 bytes."""
     heads = hyper.heads or 1
     kv = [layer.kv_heads for layer in hyper.layers if layer.kv_heads]
     return 2 * len(hyper.layers) * (min(kv) if kv else heads) * (hyper.embedding // heads) * total * 2

@@ -83,4 +83,14 @@ def weigh(header: GgufHeader, count: int, skipped: int = 0) -> Weights:
         else:
             output += size
             output_largest = max(output_largest, size)
-    return Weights(tuple(blocks), tuple(experts), tuple(largest), input_, output + tied, tied, max(output_largest, tied), projector, other)
+    return Weights(
+        tuple(blocks),
+        tuple(experts),
+        tuple(largest),
+        input_,
+        output + tied,
+        tied,
+        max(output_largest, tied),
+        projector,
+        other,
+    )

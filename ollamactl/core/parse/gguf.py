@@ -1,4 +1,4 @@
-"""GGUF header: a skip-reader. It keeps what a memory plan needs and steps over the rest (vocabularies, merges, templates).
+"""GGUF header: a skip-reader. It keeps what a memory plan needs and steps over vocabularies, merges and templates.
 
 The format is https://github.com/ggml-org/ggml/blob/master/docs/gguf.md: magic, version, tensor count, key count, the
 keys with typed values, then one record a tensor (name, dimensions, type, offset from the start of the data).
@@ -26,7 +26,7 @@ MAX_TENSORS = 100_000
 MAX_STRINGS = 3_000_000  # of all arrays together; the largest vocabulary with merges is below 800,000
 MAX_KEPT_TEXT = 1024
 MAX_KEPT_ARRAY = 4096  # per-layer arrays have one value a block, and no model has this many
-CHUNK = 1 << 20
+CHUNK = 4 << 20
 
 _U32, _U64 = _Layout("<I"), _Layout("<Q")
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
@@ -100,7 +100,9 @@ class _Cursor:
         if index >= 0 and index + count <= len(self.buffer):
             return index
         if self.position + count > self.size:
-            raise GgufError(f"the file ends at byte {self.size} inside {what}", hint="the download is incomplete: pull it again")
+            raise GgufError(
+                f"the file ends at byte {self.size} inside {what}", hint="the download is incomplete: pull it again"
+            )
         self.base = self.position
         self.buffer = self.read(self.base, min(max(count, CHUNK), self.size - self.base))
         if len(self.buffer) < count:
@@ -139,11 +141,14 @@ class _Cursor:
         left = count
         while left:
             index = self.need(8, what)
-            buffer, last, base = self.buffer, len(self.buffer) - 8, self.base
-            while left and index <= last:
-                index += 8 + unpack(buffer, index)[0]
-                left -= 1
-            self.position = base + index
+            buffer = self.buffer
+            try:
+                for left in range(left, 0, -1):  # noqa: B007, B020 - left is what remains when a chunk ends
+                    index += 8 + unpack(buffer, index)[0]
+                left = 0
+            except _StructError:
+                pass  # the next length is beyond this chunk
+            self.position = self.base + index
             if self.position > self.size:
                 raise GgufError(f"a text of {what} reaches beyond the end of the file ({self.size} bytes)")
 
@@ -251,5 +256,7 @@ def _tensor(name: str, dims: tuple[int, ...], kind: int, offset: int) -> GgufTen
     if not 0 < values < 1 << 62 or offset >= 1 << 62:
         raise GgufError(f"tensor {name!r} has impossible dimensions {dims} at {offset}")
     if dims[0] % type_.block:
-        raise GgufError(f"tensor {name!r} has rows of {dims[0]}, not a multiple of {type_.name}'s block of {type_.block}")
+        raise GgufError(
+            f"tensor {name!r} has rows of {dims[0]}, not a multiple of {type_.name}'s block of {type_.block}"
+        )
     return GgufTensor(name, type_.name, dims, offset, values // type_.block * type_.size)

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "facts": ("facts", "Show what is known of this host, as JSON or in short."),
     "bundle": ("facts", "Write the raw readings, redacted, to a file for others to look at."),
     "probe": ("probe", "Send concurrent requests: who is served, queued, refused, how fast."),
+    "front": ("front", "Show a reverse proxy that limits, authenticates and refuses early."),
     "history": ("history", "List the changes made here."),
     "rollback": ("history", "Undo a change, as a change that can be undone too."),
     "recover": ("history", "Finish a change that was interrupted, by undoing it."),

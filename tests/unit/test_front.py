@@ -1,0 +1,97 @@
+"""The front's configuration: what it says, and what is refused before nginx would have to."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from ollamactl.cli.front import front
+from ollamactl.core.queueing import Service
+from ollamactl.errors import Exit, Failure
+from ollamactl.platforms import nginx
+from ollamactl.platforms.nginx import Front
+
+
+def made(**more: Any) -> Front:
+    return Front(**({"slots": 2, "queue": 2, "per_client": 3} | more))
+
+
+def test_places_are_slots_and_queue() -> None:
+    text = nginx.render(made(slots=4, queue=20, per_client=6))
+    assert "limit_conn ollamactl_all 24;" in text
+    assert "limit_conn ollamactl_places 6;" in text
+
+
+def test_only_a_valid_key_is_counted_and_none_is_printed() -> None:
+    text = nginx.render(made())
+    assert "limit_conn_zone $ollamactl_client" in text and 'default "";' in text
+    assert "include /etc/ollamactl/front.keys;" in text
+    assert text.index("return 401") < text.index("proxy_pass")
+    assert 'proxy_set_header Authorization "";' in text
+
+
+@pytest.mark.parametrize("auth", ["basic", "none"])
+def test_without_keys_addresses_are_counted(auth: str) -> None:
+    text = nginx.render(made(auth=auth))
+    assert "limit_conn_zone $binary_remote_addr" in text
+    assert ("auth_basic_user_file /etc/ollamactl/front.users;" in text) == (auth == "basic")
+    assert "front.keys" not in text
+
+
+@pytest.mark.parametrize("path", ["pull", "push", "create", "copy", "delete", "blobs"])
+def test_what_changes_models_has_no_location(path: str) -> None:
+    assert not [x for x in nginx.render(made()).splitlines() if "location" in x and path in x]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"listen": "localhost:80"},
+        {"listen": "127.0.0.1:0"},
+        {"listen": "127.0.0.1:70000"},
+        {"listen": "::1:80"},
+        {"listen": "127.0.0.1:1; include /etc/passwd"},
+        {"keys_file": "/etc/x; return 200"},
+        {"keys_file": "relative"},
+        {"max_body": "32m; x"},
+        {"max_body": "0"},
+        {"certificate": "/etc/a.pem"},
+        {"inner": "127.0.0.1:11434"},
+        {"inner": "192.0.2.1:11433"},
+        {"upstream": "192.0.2.1:11434"},
+    ],
+)
+def test_what_nginx_would_misunderstand_is_usage(more: dict[str, Any]) -> None:
+    with pytest.raises(Failure) as failed:
+        nginx.check(made(**more))
+    assert failed.value.code == Exit.USAGE
+
+
+def test_the_network_needs_tls_and_clients_that_are_known() -> None:
+    tls = {"certificate": "/etc/a.pem", "certificate_key": "/etc/a.key"}
+    for more in ({}, tls | {"auth": "none"}):
+        with pytest.raises(Failure) as failed:
+            nginx.check(made(listen="0.0.0.0:443", **more))
+        assert failed.value.code == Exit.REFUSED
+        nginx.check(made(listen="0.0.0.0:443", **more), override=True)
+    nginx.check(made(listen="0.0.0.0:443", **tls))
+    assert "listen [::]:443 ssl;" in nginx.render(made(listen="[::]:443", **tls))
+
+
+def test_the_queue_follows_from_patience_and_service() -> None:
+    assert nginx.queue_for(4, Service(mean=10.0), 60.0) == 20
+    assert nginx.queue_for(4, None, 60.0) == 4
+    assert nginx.retry_after(4, Service(mean=10.0)) == 3
+    assert [nginx.fair_share(n) for n in (1, 2, 3, 4, 8)] == [1, 3, 4, 6, 12]
+
+
+def test_the_command_prints_the_configuration_alone() -> None:
+    args = ["nginx", "--requests-in-flight", "2", "--queue", "2", "--upstream", "127.0.0.1:11434", "--print"]
+    done = CliRunner().invoke(front, args, standalone_mode=False)
+    assert done.exception is None
+    assert done.output == nginx.render(made())
+    data = json.loads(CliRunner().invoke(front, [*args, "--json"], standalone_mode=False).output)["data"]
+    assert data["configuration"] == done.output and data["front"]["slots"] == 2

@@ -17,7 +17,7 @@ Result = Literal["served", "queued", "rejected", "gave_up", "failed", "cut"]
 Kind = Literal["warm", "cold", "arrivals"]
 Proof = Literal["slots", "time", "status", "none"]
 
-BUSY = "server busy, please try again"  # of Ollama's 503, in every release
+BUSY = "maximum pending requests exceeded"  # of Ollama's 503, in every release
 ENOUGH = 20  # samples below which a 95th percentile is no more than the slowest
 QUICK = 0.05  # seconds of wait that nobody notices
 
@@ -135,7 +135,7 @@ def judge(sent: Sent, samples: Sequence[Sample], base: Baseline | None, others: 
     if sent.ended_by in ("interrupt", "limit"):
         return Judged(sent=sent, result="cut", proof="none", why="ended by ollamactl", waiting=_waits(sent, samples))
     if sent.status in (429, 503):
-        who = "the load queue was full (OLLAMA_MAX_QUEUE)" if BUSY in sent.error else f"HTTP {sent.status}"
+        who = "the load queue was full (OLLAMA_MAX_QUEUE)" if BUSY in sent.error else sent.error or f"HTTP {sent.status}"
         return Judged(sent=sent, result="rejected", proof="status", why=who)
     if sent.ended_by == "timeout":
         waiting = sent.first is None and _waits(sent, samples)

@@ -314,6 +314,9 @@ async def _watching(session: Session, slots: Slots) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        watcher.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await watcher
+        # Before Python 3.12, wait_for loses a cancellation that comes in the moment of its result.
+        while not watcher.done():
+            watcher.cancel()
+            await asyncio.wait({watcher}, timeout=0.2)
+        if not watcher.cancelled() and (error := watcher.exception()):
+            raise error

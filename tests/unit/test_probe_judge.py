@@ -148,7 +148,8 @@ def test_by_time_alone_a_slot_has_to_be_given_back_first() -> None:
     [
         (503, "server busy, please try again.  maximum pending requests exceeded", "OLLAMA_MAX_QUEUE"),
         (503, "", "HTTP 503"),
-        (429, "too many requests", "HTTP 429"),
+        (503, "server busy, please try again: all places before it are taken", "all places before it are taken"),
+        (429, "too many requests", "too many requests"),
     ],
 )
 def test_refusals_name_who_refused(status: int, error: str, why: str) -> None:

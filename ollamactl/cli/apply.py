@@ -78,6 +78,7 @@ def apply(
     \b
     sudo ollamactl apply --parallel 4
     sudo ollamactl apply --parallel 2 --context-length 16384 --model qwen3:8b
+    sudo ollamactl apply --parallel auto --model qwen3:8b     as many slots as stay on the GPU
     sudo ollamactl apply --set OLLAMA_ORIGINS=https://chat.example --check --diff
 
     Exit codes: 0 applied and verified, or nothing to do · 3 failed, the host is as it was · 4 failed and not put

@@ -16,7 +16,6 @@ from ollamactl.core.plan import Plan, Request
 from ollamactl.core.sizing import Cell, Model, args_for, largest, settings_for, start, together
 from ollamactl.core.ways import options
 
-
 SAID_BEFORE = frozenset({"kv_type_invalid", "kv_type_without_flash_attention", "parallel_above_maximum"})
 
 

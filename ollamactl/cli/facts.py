@@ -82,12 +82,15 @@ def _screen(out: Terminal, found: Facts) -> None:
     label = max(len(r[0]) for r in rows)
     for name, value in rows:
         out.wrap(f"{name.ljust(label)}  {value}", hang=label + 2)
-    gone = {k: v for k, v in found.missing.items() if v.kind not in ("absent", "unasked")}
-    if gone:
-        out.line()
-        for name, missing in gone.items():
+    reasons: dict[str, list[str]] = {}
+    for name, missing in found.missing.items():
+        if missing.kind not in ("absent", "unasked"):
             hint = f" ({missing.hint})" if missing.hint else ""
-            out.wrap(f"not seen: {name}: {missing}{hint}", hang=2)
+            reasons.setdefault(f"{missing}{hint}", []).append(name)
+    if reasons:
+        out.line()
+    for why, names in reasons.items():
+        out.wrap(f"not seen: {', '.join(names)}: {why}", hang=2)
 
 
 @click.command(short_help="Write the raw readings, redacted, to a file for others to look at.")

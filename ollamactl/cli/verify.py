@@ -84,6 +84,9 @@ def verify(source: str | None, unit: str, no_color: bool, as_json: bool) -> int:
         out.line("no model is loaded, so the runner's side can't be seen")
     for note in judgement.notes:
         out.wrap(f"· {note.text}", hang=2)
+    if facts.service is None:
+        out.line()
+        out.wrap("only a text was given: what the files and the process say is not known", hang=2)
     if judgement.unproven:
         out.line()
         for text in judgement.unproven:

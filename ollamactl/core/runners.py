@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ollamactl.core import settings
-from ollamactl.core.facts import Facts, LoadedModel, Runner, Start
+from ollamactl.core.facts import Facts, LoadedModel, Process, Runner, Start
 from ollamactl.core.mismatch import Mismatch, Note
 
 
@@ -42,6 +42,27 @@ def model_of(runner: Runner, facts: Facts) -> LoadedModel | None:
     return same[0] if len(same) == 1 else None
 
 
+def served(facts: Facts) -> tuple[Runner, ...]:
+    """The runners; of a log alone, the last load of each model that came off."""
+    if facts.runners is not None or facts.service is not None or facts.start is None:
+        return facts.runners or ()
+    last = {load.model: load for load in facts.start.loads if load.outcome == "loaded"}
+    return tuple(
+        Runner(
+            process=Process(pid=load.pid or 0, argv=load.argv),
+            model=load.model,
+            port=load.port,
+            context_total=load.context_total,
+            slots=load.slots,
+            batch=load.batch,
+            kv_type_k=load.kv_type_k,
+            kv_type_v=load.kv_type_v,
+            flash_attention=load.flash_attention,
+        )
+        for load in last.values()
+    )
+
+
 def judge_runners(facts: Facts, named: tuple[str, ...], proof: bool) -> tuple[list[Mismatch], list[Note]]:
     wrong: list[Mismatch] = []
     notes: list[Note] = []
@@ -50,7 +71,7 @@ def judge_runners(facts: Facts, named: tuple[str, ...], proof: bool) -> tuple[li
     slots = expected_slots(facts.start, release)
     forced: list[Mismatch] = []
     proven = False
-    for runner in facts.runners or ():
+    for runner in served(facts):
         loaded = model_of(runner, facts)
         who = loaded.name if loaded else runner.model.rsplit("/", 1)[-1][:19]
         wrong += _disagreements(runner, facts, who)

@@ -163,7 +163,13 @@ SETTINGS: tuple[Setting, ...] = (
         help="web origins that may call the API, beside the local ones",
         example="https://chat.example",
     ),
-    Setting(name="OLLAMA_DEBUG", kind="debug", help="debug lines in the log: 1, 2", example="1"),
+    Setting(
+        name="OLLAMA_DEBUG",
+        kind="debug",
+        defaults=(("", "false"), ("0.9.0", "INFO")),  # a boolean up to 0.6.8 at least, a level from 0.9 at the latest
+        help="debug lines in the log: 1, 2",
+        example="1",
+    ),
     Setting(
         name="OLLAMA_LOAD_TIMEOUT",
         kind="timeout",
@@ -414,6 +420,8 @@ def same(setting: Setting, text: str | None, printed: str, release: str = "") ->
         return printed.strip("[]").split()[: len(wanted)] == wanted
     if setting.kind == "path" and not govalues.trimmed(text or ""):
         return True  # the default is the user's home, which the log alone knows
+    if setting.kind == "debug" and printed in ("true", "false"):
+        return govalues.boolean(text or "", "false").printed == printed
     return setting.read(text or "", release).printed == printed
 
 

@@ -17,7 +17,7 @@ from ollamactl.core.facts import Effective, Facts, Runner, Variable
 from ollamactl.core.lint import PASSED_BY_OLLAMA
 from ollamactl.core.mismatch import Mismatch, Note
 from ollamactl.core.plan import lost, lost_lint
-from ollamactl.core.runners import judge_runners
+from ollamactl.core.runners import judge_runners, served
 
 LAYERS = ("drop-in", "unit", "env file", "process", "server", "runner")
 ALWAYS = ("OLLAMA_NUM_PARALLEL", "OLLAMA_CONTEXT_LENGTH", "OLLAMA_KV_CACHE_TYPE", "OLLAMA_KEEP_ALIVE")
@@ -42,6 +42,10 @@ class Judgement(msgspec.Struct, frozen=True):
 def names(facts: Facts, wanted: Iterable[str] = ()) -> list[str]:
     """Variables worth a row: those that any layer sets, and the ones that decide about slots and memory."""
     found = dict.fromkeys((*wanted, *ALWAYS))
+    config = (facts.start.config if facts.start else None) or {}
+    if facts.service is None:  # a log alone: what the server was set to, where it is not the default
+        set_there = (n for n, v in config.items() if (s := settings.lookup(n)) and v != s.default(facts.version or ""))
+        found |= dict.fromkeys(n for n in set_there if settings.REGISTRY[n].kind not in ("origins", "path"))
     for source in (
         facts.effective.variables if facts.effective else {},
         (facts.process.environ or {}) if facts.process else {},
@@ -77,7 +81,7 @@ def judge(
         rows.append(row)
         wrong += [mismatch] if mismatch else []
     more, said = judge_runners(facts, named, proof)
-    first = (*_not_serving(facts), *_ignored_lines(facts))
+    first = (*_not_serving(facts), *_ignored_lines(facts), *_refused_values(facts))
     said += _without_effect(facts)
     return Judgement(tuple(rows), (*first, *wrong, *more), tuple(said), tuple(_unproven(facts)))
 
@@ -85,6 +89,10 @@ def judge(
 def _not_serving(facts: Facts) -> Iterable[Mismatch]:
     """A service that systemd can't keep up: nothing of it runs as wanted."""
     service = facts.service
+    begun = facts.start
+    never_up = service is None and begun is not None and not (begun.listening or begun.loads or begun.requests)
+    if never_up and (why := cause(facts)):
+        yield Mismatch(why.id, "", "process", f"the server did not come up: {why.text}", why.evidence, why.fix)
     if service is None or service.active_state in ("active", "inactive", "reloading"):
         return
     why = cause(facts)
@@ -93,6 +101,17 @@ def _not_serving(facts: Facts) -> Iterable[Mismatch]:
         yield Mismatch(why.id, "", "process", f"{text}: {why.text}", why.evidence, why.fix)
     elif service.active_state != "activating" or service.sub_state == "auto-restart":
         yield Mismatch("service_restart_loop", "", "process", text, (), f"journalctl -u {service.id} -n 50")
+
+
+def _refused_values(facts: Facts) -> Iterable[Mismatch]:
+    """Of a log alone: values that this start warned of."""
+    seen = set()
+    for event in facts.start.events if facts.start and facts.process is None else ():
+        name, value = event.fields.get("key", ""), event.fields.get("value", "")
+        if event.kind == "invalid_environment" and name and name not in seen:
+            seen.add(name)
+            text = f"{name}={value}: Ollama refused it and uses {event.fields.get('default', 'its default')}"
+            yield Mismatch("invalid_value", name, "server", text, (event.text,))
 
 
 def _ignored_lines(facts: Facts) -> Iterable[Mismatch]:
@@ -135,7 +154,7 @@ def _row(name: str, facts: Facts, wanted: dict[str, str | None]) -> tuple[Row, M
     cells["server"] = _cell(facts, "start", config.get(name) if config else None)
     if config and name not in config and setting and setting.printed:
         cells["server"] = "unknown"
-    cells["runner"] = ", ".join(dict.fromkeys(_runner_cell(name, r) for r in facts.runners or ())) or ABSENT
+    cells["runner"] = ", ".join(dict.fromkeys(_runner_cell(name, r) for r in served(facts))) or ABSENT
     default = setting.default(release) if setting else ""
     mismatch = _lost_at(name, facts, wanted, variable, ran, config, release)
     return Row(name, cells, mismatch.layer if mismatch else "", default), mismatch
@@ -286,6 +305,8 @@ def _unproven(facts: Facts) -> Iterable[str]:
         ("start", "the `server config` line of this start"),
         ("runners", "the runners"),
     ):
+        if facts.service is None and facts.why(field).kind == "unasked":
+            continue  # only a text was given: that is said once, not for each layer
         if getattr(facts, field) is None:
             yield f"{what}: {facts.why(field)}"
     if facts.process is not None and facts.process.environ is None:

@@ -16,14 +16,17 @@ def rows_json(judgement: Judgement) -> list[dict[str, Any]]:
 
 
 def worth_showing(row: Row) -> bool:
-    """Rows that only hold defaults say nothing, but for those that decide about slots and memory."""
-    return any(v not in (ABSENT,) for k, v in row.cells.items() if k != "server")
+    """Rows that only hold defaults say nothing; what only the server knows (a log alone) is not one."""
+    if any(v != ABSENT for k, v in row.cells.items() if k != "server"):
+        return True
+    return row.cells["server"] not in (ABSENT, row.default) and not row.lost
 
 
 def table(out: Terminal, judgement: Judgement) -> None:
     """Columns that hold nothing in any row are left out on narrow terminals."""
     rows = [r for r in judgement.rows if worth_showing(r)]
-    layers = [x for x in LAYERS if out.width >= 72 or any(r.cells[x] != ABSENT for r in rows)]
+    held = [x for x in LAYERS if any(r.cells[x] != ABSENT for r in rows)]
+    layers = list(LAYERS) if out.width >= 72 and not set(held) <= {"server", "runner"} else held
     cells = [["", *layers]]
     for row in rows:
         cells.append([row.name, *(_cell(row, layer) for layer in layers)])

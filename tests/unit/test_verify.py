@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+
 import pytest
 
+from ollamactl.cli.sources import text_facts
 from ollamactl.core import dropin
 from ollamactl.core.verify import judge, managed_now
-from tests.hosts import UNIT_PATH, facts_of, recorded
+from tests.hosts import LOGS, UNIT_PATH, facts_of, recorded
 
 # scenario → (id, variable, layer) of what must be found; scenarios that are not listed must give nothing
 EXPECTED: dict[str, set[tuple[str, str, str]]] = {
@@ -99,3 +102,21 @@ def test_without_root_the_process_column_says_denied() -> None:
     assert row.cells["server"] == "4"
     assert not judgement.mismatches
     assert any("sudo" in text for text in judgement.unproven)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "ids"),
+    [
+        ("02-parallel4", []),
+        ("07a-parallel-abc", ["invalid_value"]),
+        ("07i-maxloaded-abc", ["invalid_value"]),
+        ("09-port-in-use", ["port_in_use"]),
+    ],
+)
+def test_a_log_alone_tells_what_it_can(scenario: str, ids: list[str]) -> None:
+    log = gzip.decompress((LOGS / f"{scenario}.jsonl.gz").read_bytes())
+    judgement = judge(text_facts(log, "pasted.log"), {})
+    assert [m.id for m in judgement.mismatches] == ids
+    if not ids:
+        rows = {r.name: r.cells for r in judgement.rows}
+        assert (rows["OLLAMA_NUM_PARALLEL"]["server"], rows["OLLAMA_NUM_PARALLEL"]["runner"]) == ("4", "-np 4")

@@ -4,7 +4,7 @@ A feed is a function of the collector; its name is the field of `Facts`. Feeds a
 once. A feed that can't know its fact raises `Unknown` with the reason. Importing this package registers them all.
 """
 
-from ollamactl.core.feeds import api, log, machine, processes, service
+from ollamactl.core.feeds import api, log, machine, processes, service, surroundings
 from ollamactl.core.feeds.api import client_address
 from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown
 from ollamactl.core.feeds.log import journal_args, log_sources
@@ -23,4 +23,5 @@ __all__ = [
     "processes",
     "read_env_files",
     "service",
+    "surroundings",
 ]

@@ -36,6 +36,7 @@ def _is_server(argv: Iterable[str]) -> bool:
 def units(c: Collector) -> tuple[UnitName, ...]:
     """Every unit that runs `ollama serve`: by the name of its file, and by the cgroup of a running server, which
     also shows instances, transient units and those with other names."""
+    _needs_systemd(c)
     files = c.text(command("systemctl", "list-unit-files", "--no-legend", "--full", "--type=service", "ollama*"))
     names = [line.split()[0] for line in files.splitlines() if line.split()]
     for process in c.get("servers") or ():
@@ -55,9 +56,16 @@ def units(c: Collector) -> tuple[UnitName, ...]:
     return tuple(running.values())
 
 
+def _needs_systemd(c: Collector) -> None:
+    host = c.get("system")
+    if host is not None and host.init and host.init != "systemd":
+        raise Unknown(Missing("unsupported", f"this host is not run by systemd (init: {host.init})"))
+
+
 @feed
 def unit(c: Collector) -> str:
     """The unit that is meant. Several and none named: unknown, with the list."""
+    _needs_systemd(c)
     if c.unit:
         return c.unit if c.unit.endswith(".service") else f"{c.unit}.service"
     known: tuple[UnitName, ...] = c.need("units")

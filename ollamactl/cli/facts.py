@@ -89,8 +89,8 @@ def _screen(out: Terminal, found: Facts) -> None:
             reasons.setdefault(f"{missing}{hint}", []).append(name)
     if reasons:
         out.line()
-    for why, names in reasons.items():
-        out.wrap(f"not seen: {', '.join(names)}: {why}", hang=2)
+    for why, fields in reasons.items():
+        out.wrap(f"not seen: {', '.join(fields)}: {why}", hang=2)
 
 
 @click.command(short_help="Write the raw readings, redacted, to a file for others to look at.")

@@ -490,6 +490,7 @@ class PathState(Record, frozen=True, kw_only=True):
     gid: int = -1
     size: int = 0
     mtime: float = 0.0
+    expected: int | None = None  # the size that a manifest names
     missing: Missing | None = None
 
 

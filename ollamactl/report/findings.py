@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ollamactl.core.checks import Check, Finding, Report
+from ollamactl.core.checks import Check, Finding, Report, Skipped
 from ollamactl.core.facts import Facts
 from ollamactl.report.text import Terminal, clean, day
 
@@ -129,12 +129,13 @@ def summary(report: Report) -> str:
 
 def _unseen(out: Terminal, report: Report, details: bool) -> None:
     """Reasons why checks could not look, each once; with the checks where asked for."""
-    reasons: dict[tuple[str, str, str], list[str]] = {}
+    reasons: dict[tuple[str, str], list[Skipped]] = {}
     for one in report.skipped:
-        reasons.setdefault((one.fact, one.reason, one.hint), []).append(one.check)
-    for (fact, reason, hint), checks in reasons.items():
-        names = f": {', '.join(checks)}" if details else f" ({len(checks)} checks)"
-        out.wrap(f"not seen: {fact}: {reason}{f' ({hint})' if hint else ''}{names}", indent=2, hang=4)
+        reasons.setdefault((one.reason, one.hint), []).append(one)
+    for (reason, hint), some in reasons.items():
+        facts = ", ".join(sorted({one.fact for one in some}))
+        names = f": {', '.join(one.check for one in some)}" if details else f" ({len(some)} checks)"
+        out.wrap(f"not seen: {facts}: {reason}{f' ({hint})' if hint else ''}{names}", indent=2, hang=4)
     for gone in report.ignored:
         out.wrap(f"ignored: {gone.check} ({gone.severity}): {gone.reason or 'no reason given'}", indent=2, hang=4)
 

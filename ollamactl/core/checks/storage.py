@@ -334,9 +334,19 @@ def model_blob_truncated(signs: Signs, facts: Facts) -> Iterator[Finding]:
     ]
     last = facts.start.loads[-1] if facts.start and facts.start.loads else None
     cured = last is not None and last.outcome == "loaded" and found and (last.line or 0) > (found[-1].line or 0)
+    for path, state in (facts.paths or {}).items():
+        if state.expected and state.missing is None and state.size != state.expected:
+            blob = path.rsplit("/", 1)[-1][:19]
+            yield Finding(
+                "error",
+                f"a model's file has {state.size:,} bytes, its manifest says {state.expected:,}: {blob}…",
+                (f"stat {path}: {state.size} bytes", *signs.quotes(found, 2)),
+                "ollama list; ollama rm MODEL && ollama pull MODEL",
+            )
+            return
     if found and not cured:
-        blob = re.search(r"sha256-[0-9a-f]{12}", " ".join(e.text for e in found))
-        who = f" ({blob[0]}…)" if blob else ""
+        match = re.search(r"sha256-[0-9a-f]{12}", " ".join(e.text for e in found))
+        who = f" ({match[0]}…)" if match else ""
         yield Finding(
             "error",
             f"a model's file is damaged or cut off{who}",

@@ -42,6 +42,16 @@ def complaints(body: bytes) -> tuple[Complaint, ...]:
     return tuple(found.values())
 
 
+def messages(body: bytes) -> list[tuple[float | None, str]]:
+    """(seconds since the epoch, text) of each record whose message is text."""
+    found = []
+    for record in _records(body):
+        text, at = record.get("MESSAGE"), record.get("__REALTIME_TIMESTAMP")
+        if isinstance(text, str):
+            found.append((int(at) / 1e6 if isinstance(at, str) and at.isdigit() else None, text))
+    return found
+
+
 def joined(head: bytes, tail: bytes) -> list[bytes]:
     """The head and the tail of one journal as one, without the records that both have. The head's last line may
     be cut off; records are ordered by time."""

@@ -62,6 +62,8 @@ KERNEL: tuple[Row, ...] = (
     Row("gpu_lost", "GPU has fallen off the bus"),
     Row("driver_mismatch", "API mismatch", r"client has the version (?P<client>[\d.]+)"),
     Row("segfault", "segfault at", r"(?P<name>\S+)\[(?P<pid>\d+)\]: segfault"),
+    Row("suspend", "PM: suspend"),
+    Row("suspend", "PM: hibernation"),
     Row("gpu_reset", "amdgpu: GPU reset"),
 )  # fmt: skip
 _pattern = cache(re.compile)  # when first needed: most logs need few of them

@@ -1,0 +1,141 @@
+"""Facts that only doctor asks for: files and folders on the way to the models, device nodes, the kernel's own words."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Any
+
+import msgspec
+
+from ollamactl.core.facts import Effective, LogEvent, PathState, Process, Service
+from ollamactl.core.feeds.collector import Collector, Unknown, feed
+from ollamactl.core.parse import journal
+from ollamactl.core.parse.manager import read_manager
+from ollamactl.core.source import Missing, command, file, listing, stat
+
+DEVICES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/kfd")
+PROGRAMS = ("/usr/local/bin/ollama", "/usr/bin/ollama")
+MANIFESTS = 60  # whose blobs are looked at
+KERNEL = "Killed process|oom-kill|NVRM|fallen off|API mismatch|PM: (suspend|hibernation)|GPU reset|segfault.*(ollama|llama)"
+
+
+@feed
+def paths(c: Collector) -> dict[str, PathState]:
+    """What is at the paths that decide whether the service can start and find its models. The key `account` is the
+    service's user (uid, gid), where /etc/passwd names it."""
+    found: dict[str, PathState] = {}
+    service: Service | None = c.get("service")
+    for path in dict.fromkeys((*PROGRAMS, *(service.exec_start[:1] if service else ()), *DEVICES)):
+        if path.startswith("/"):
+            found[path] = _state(c, path)
+    account = _account(c, service)
+    if account is not None:
+        found["account"] = PathState(path="account", uid=int(account[2]), gid=int(account[3]))
+    folder = models_folder(c, account[5] if account else "")
+    for path in _ways(folder):
+        found[path] = _state(c, path)
+    for store in _stores(c, folder):
+        found.setdefault(store, _state(c, store))
+    if folder:
+        found |= _blobs(c, folder)
+    return found
+
+
+def _state(c: Collector, path: str) -> PathState:
+    reading = c.read(stat(path))
+    if reading.missing is not None:
+        return PathState(path=path, missing=reading.missing)
+    try:
+        values: dict[str, Any] = msgspec.json.decode(reading.body or b"{}")
+    except msgspec.DecodeError as error:
+        return PathState(path=path, missing=Missing("unparsable", str(error)))
+    known = {k: v for k, v in values.items() if k in ("type", "mode", "uid", "gid", "size", "mtime")}
+    return PathState(path=path, **known)
+
+
+def _account(c: Collector, service: Service | None) -> list[str] | None:
+    """The passwd entry of the service's user."""
+    user = service.user if service else ""
+    reading = c.read(file("/etc/passwd", limit=1 << 20)) if user else None
+    for line in reading.text.splitlines() if reading is not None and reading.missing is None else ():
+        fields = line.split(":")
+        if len(fields) >= 6 and fields[0] == user and fields[2].isdigit() and fields[3].isdigit():
+            return fields
+    return None
+
+
+def models_folder(c: Collector, home: str) -> str:
+    """Where the server looks for models: its variable, or below its home."""
+    process: Process | None = c.get("process")
+    environ = (process.environ or {}) if process else {}
+    effective: Effective | None = c.get("effective")
+    given = environ.get("OLLAMA_MODELS") or (effective.value("OLLAMA_MODELS") if effective else "")
+    home = environ.get("HOME") or (effective.value("HOME") if effective else "") or home
+    path = (given or "").strip(" '\"") or (posixpath.join(home, ".ollama/models") if home else "")
+    return posixpath.normpath(path) if path.startswith("/") else ""
+
+
+def _ways(folder: str) -> list[str]:
+    parts = [p for p in folder.split("/") if p]
+    return ["/" + "/".join(parts[: n + 1]) for n in range(len(parts))]
+
+
+def _stores(c: Collector, folder: str) -> list[str]:
+    """Folders of manifests: the service's, and those of people on this host."""
+    usual = ["/usr/share/ollama/.ollama/models", "/root/.ollama/models", "/var/lib/ollama/.ollama/models", folder]
+    reading = c.read(listing("/home/*/.ollama/models/manifests"))
+    homes = msgspec.json.decode(reading.body, type=list[str]) if reading.body and not reading.missing else []
+    return list(dict.fromkeys([*(f"{u}/manifests" for u in usual if u), *homes]))
+
+
+class _Layer(msgspec.Struct):
+    digest: str = ""
+    size: int = 0
+    mediaType: str = ""  # the manifest's own word
+
+
+class _Manifest(msgspec.Struct):
+    layers: list[_Layer] = []
+
+
+def _blobs(c: Collector, folder: str) -> dict[str, PathState]:
+    """The model files that manifests name, with the size that they should have."""
+    reading = c.read(listing(f"{folder}/manifests/*/*/*/*"))
+    names = msgspec.json.decode(reading.body, type=list[str]) if reading.body and not reading.missing else []
+    found: dict[str, PathState] = {}
+    for name in names[:MANIFESTS]:
+        manifest = c.read(file(name, limit=1 << 20))
+        if manifest.missing is not None or not manifest.body:
+            continue
+        try:
+            layers = msgspec.json.decode(manifest.body, type=_Manifest).layers
+        except (msgspec.DecodeError, msgspec.ValidationError):
+            continue
+        for layer in layers:
+            path = f"{folder}/blobs/{layer.digest.replace(':', '-')}"
+            if layer.mediaType.endswith(".model") and path not in found:
+                found[path] = msgspec.structs.replace(_state(c, path), expected=layer.size)
+    return found
+
+
+@feed
+def kernel(c: Collector) -> tuple[LogEvent, ...]:
+    """Lines of the kernel since the service's process was started (or ten minutes before, where systemd has restarted
+    it since) that say something of memory, drivers or sleep."""
+    service: Service = c.need("service")
+    reading = c.read(command("journalctl", "-k", "-b", "-o", "json", "--no-pager", "-q", "-n", "300", "--grep", KERNEL,
+                             "--output-fields=MESSAGE,_TRANSPORT", timeout=4.0, any_exit=True))  # fmt: skip
+    if reading.missing is not None:
+        raise Unknown(reading.missing)
+    since = (service.exec_main_start or 0.0) - (600.0 if service.n_restarts else 0.0)
+    found = []
+    for at, text in journal.messages(reading.body or b""):
+        row = read_manager(text, kernel=True)
+        if row is None or (at is not None and at < since):
+            continue
+        name = row[1].get("name", "")
+        ours = name.startswith(("ollama", "llama")) or "ollama" in row[1].get("cgroup", "")
+        if ours or not name:
+            fields = row[1] | ({"ours": "1"} if ours else {})
+            found.append(LogEvent(kind=row[0].kind, text=text[:2000], at=at, fields=fields))
+    return tuple(found)

@@ -1,0 +1,48 @@
+"""The findings as one page that needs nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from ollamactl.core.checks import CHECKS, Report
+from ollamactl.core.facts import Facts
+from ollamactl.platforms.linux import template_folder
+from ollamactl.report import findings
+from ollamactl.report.text import clean
+
+
+def page(facts: Facts, report: Report, seconds: float) -> str:
+    """HTML of a report. All values are escaped, control characters replaced."""
+    env = Environment(
+        loader=FileSystemLoader(template_folder()),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    unseen: dict[str, list[str]] = {}
+    for one in report.skipped:
+        unseen.setdefault(clean(one.reason + (f" ({one.hint})" if one.hint else "")), []).append(one.check)
+    values: dict[str, Any] = {
+        "headline": clean(findings.headline(facts, report, seconds)),
+        "summary": clean(findings.summary(report)),
+        "start": clean(findings.which_start(facts)),
+        "findings": [
+            {
+                "severity": f.severity,
+                "check": f.check,
+                "summary": clean(f.summary),
+                "evidence": [clean(line) for line in f.evidence],
+                "consequences": [clean(text) for text in f.consequences],
+                "remedy": clean(f.remedy),
+                "why": CHECKS[f.check].part("Why"),
+            }
+            for f in report.findings
+        ],
+        "crashed": [{"check": c.check, "error": clean(c.error)} for c in report.crashed],
+        "ignored": [{"check": i.check, "severity": i.severity, "reason": clean(i.reason)} for i in report.ignored],
+        "unseen": [(reason, ", ".join(checks)) for reason, checks in unseen.items()],
+    }
+    return env.get_template("html/doctor.html.j2").render(values)

@@ -6,6 +6,8 @@ import hashlib
 import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -343,3 +345,10 @@ def test_the_spread_is_of_the_same_engine_and_device() -> None:
     )  # fmt: skip
     assert (found.count, found.error, found.context) == (3, 3 * MiB, {"cuda": 300 * MiB})
     assert loads.spread([], "current", "", "sudo shows them").why == "sudo shows them"
+
+
+@pytest.mark.touches("process")
+def test_an_apply_that_changes_nothing_does_not_pay_for_the_memory_model() -> None:
+    code = "import sys, ollamactl.cli.apply; print([m for m in sys.modules if 'memory' in m or 'gguf' in m])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

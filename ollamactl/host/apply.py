@@ -16,10 +16,11 @@ from ollamactl.core import settings
 from ollamactl.core.cause import cause
 from ollamactl.core.facts import Complaint, Facts
 from ollamactl.core.feeds import Collector
+from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.parse import journal as journal_lines
 from ollamactl.core.plan import FileChange, Plan, full_name, lost, lost_lint
 from ollamactl.core.source import command
-from ollamactl.core.verify import Judgement, Mismatch, judge
+from ollamactl.core.verify import Judgement, judge
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import files, journal, serving, undo
 from ollamactl.host.context import (
@@ -42,6 +43,7 @@ __all__ = [
     "Context", "Interrupted", "Kind", "Report", "Result", "change", "prove", "recover", "recover_first",
     "signals_raise", "signals_wait", "wait_for",
 ]  # fmt: skip
+CONFIG = tuple(f for f in VERIFY if f not in ("listeners", "runners", "loaded", "connections"))  # before any load
 PROOF_KEEP_ALIVE = 300.0  # s that a model stays loaded which was loaded as a proof only
 
 
@@ -266,7 +268,7 @@ def _check_config(ctx: Context, plan: Plan) -> None:
     if start is None or start.config is None:
         ctx.report.note("this start printed no `server config` line: proven by the process's environment instead")
         return
-    facts = gather(ctx.host, plan.unit)
+    facts = gather(ctx.host, plan.unit, CONFIG)
     found = [m for m in judge(facts, plan.wanted).mismatches if m.name in plan.wanted and m.layer != "runner"]
     if found:
         raise Lost(*found)
@@ -291,7 +293,7 @@ def _prove(
 ) -> tuple[Judgement, Facts, tuple[str, ...]]:
     """Every model that was loaded, and those named, in memory again; the runner and its memory as wanted."""
     todo = {m.name: m for m in entry.models}
-    facts = gather(ctx.host, plan.unit)
+    facts = gather(ctx.host, plan.unit, CONFIG if entry.models or models else VERIFY)
     for name in models:
         todo.setdefault(
             full_name(name), ModelBefore(full_name(name), serving.proof_keep_alive(facts, PROOF_KEEP_ALIVE))
@@ -307,7 +309,7 @@ def _prove(
     ours = {*plan.wanted, *plan.asked}
     wrong = [m for m in found.mismatches if not m.name or m.name in ours]
     wrong += [] if "fit" in plan.overrides else _slipped(facts, entry, before)
-    wrong += _died(ctx, plan.unit, serves)
+    wrong += _died(ctx, plan.unit, serves) or _unseen(facts, plan.unit)
     if wrong:
         raise Lost(*wrong)
     if not todo:
@@ -341,6 +343,18 @@ def _died(ctx: Context, unit: str, serves: tuple[str, int, int]) -> list[Mismatc
     why = cause(gather(ctx.host, unit, (*VERIFY, "log")))
     evidence = why.evidence if why else ()
     return [Mismatch("service_restart_loop", "", "process", f"{said}: {why.text}" if why else said, evidence)]
+
+
+def _unseen(facts: Facts, unit: str) -> list[Mismatch]:
+    """What can't be looked at proves nothing: the unit may have been deleted or masked meanwhile."""
+    for field in ("service", "unit_files", "effective", "process"):
+        if getattr(facts, field) is None:
+            text = f"{unit} can't be verified: {facts.why(field)}"
+            return [Mismatch("service_gone", "", "unit", text)]
+    if facts.service is not None and facts.service.load_state not in ("loaded", ""):
+        text = f"{unit} was changed meanwhile: its unit file is {facts.service.load_state}"
+        return [Mismatch("service_gone", "", "unit", text)]
+    return []
 
 
 def _slipped(facts: Facts, entry: Entry, before: Facts) -> list[Mismatch]:

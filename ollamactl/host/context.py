@@ -10,8 +10,9 @@ from typing import Any, Literal, Protocol
 import msgspec
 
 from ollamactl.core.facts import Facts
+from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.source import Host
-from ollamactl.core.verify import Judgement, Mismatch
+from ollamactl.core.verify import Judgement
 from ollamactl.host.journal import Store
 from ollamactl.host.serving import Manager
 

@@ -130,8 +130,9 @@ class Store:
                         waiting(holder)
                         told = True
                     time.sleep(0.05)
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, msgspec.json.encode(Holder(os.getpid(), command, time.time())), 0)
+            with contextlib.suppress(OSError):  # on a full disk the lock has no name, and still holds
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, msgspec.json.encode(Holder(os.getpid(), command, time.time())), 0)
             yield
         finally:
             if held:  # what stands there is else the holder's name
@@ -146,13 +147,14 @@ class Store:
         except OSError:
             return None
         try:
-            info = os.fstat(fd)
-            with open("/proc/locks") as f:
-                rows = [line.split() for line in f]
-            at = f"{os.major(info.st_dev):02x}:{os.minor(info.st_dev):02x}:{info.st_ino}"
-            if not any(len(r) > 5 and r[1] == "FLOCK" and r[5] == at for r in rows):
-                return None
-            return self._holder(fd)
+            holder = self._holder(fd)
+            mine = os.fstat(fd)
+            for name in os.listdir(f"/proc/{holder.pid}/fd"):
+                with contextlib.suppress(OSError):
+                    theirs = os.stat(f"/proc/{holder.pid}/fd/{name}")
+                    if (theirs.st_dev, theirs.st_ino) == (mine.st_dev, mine.st_ino):
+                        return holder
+            return None
         except OSError:
             return None
         finally:

@@ -10,7 +10,7 @@ import msgspec
 
 from ollamactl.core.cause import cause
 from ollamactl.core.feeds import Collector
-from ollamactl.core.verify import Mismatch
+from ollamactl.core.mismatch import Mismatch
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import journal, serving
 from ollamactl.host.context import Context, Interrupted, Lost, Result, signals_wait
@@ -47,8 +47,8 @@ def undo(ctx: Context, entry: Entry) -> Undone:
     try:
         ctx.manager.reload()
         _restore_service(ctx, entry, found)
-    except (Failure, OSError) as error:
-        said = error.text if isinstance(error, Failure) else str(error)
+    except Exception as error:  # whatever it is: the transaction stays open, and it is said
+        said = mismatches(error)[0].text
         unit = shlex.quote(entry.unit)
         found.problem(said, "sudo systemctl daemon-reload", f"sudo systemctl restart {unit}", AGAIN)
     if not found.problems and not found.conflicts:

@@ -53,7 +53,7 @@ class Systemd:
 
     def __init__(self) -> None:
         try:
-            from pystemd import dbuslib
+            from pystemd import dbusexc, dbuslib
         except ImportError:
             raise Failure(
                 "changing a systemd service needs pystemd, which is not installed",
@@ -62,6 +62,7 @@ class Systemd:
                 id="pystemd_missing",
             ) from None
         self._lib = dbuslib
+        self._error: type[Exception] = dbusexc.DBusBaseError  # dbuslib.DBusError is a function that makes them
         self._bus: Any = None
 
     def _connected(self) -> Any:
@@ -108,7 +109,7 @@ class Systemd:
             bus = self._connected()
             try:
                 return ask(bus)
-            except self._lib.DBusError as error:
+            except self._error as error:
                 self.close()
                 if not (again and _disconnected(error)):
                     raise Failure(f"systemd: {_said(error)}", hint=_hint(error), id="systemd") from None
@@ -148,7 +149,8 @@ class Systemd:
 
     def reset_failed(self, unit: str) -> None:
         """Clears the failed state and the start limit's count, so that a start of ours is never refused by it."""
-        self._call(_MANAGER, _MANAGER_IFACE, b"ResetFailedUnit", b"s", unit.encode())
+        # Of the unit's own object: the manager's method refuses a unit that nothing holds in memory.
+        self._call(self._path(unit), _UNIT_IFACE, b"ResetFailed", b"")
 
     def arm(self, unit: str) -> None:
         """From now on, an interrupted transaction is recovered at the next boot."""
@@ -209,8 +211,8 @@ def _text(value: object) -> str:
 
 
 def _said(error: Exception) -> str:
-    found = getattr(error, "message", None) or (error.args[-1] if error.args else error)
-    return _text(found).strip()
+    found = getattr(error, "err_message", None) or (error.args[-1] if error.args else error)
+    return _text(found).strip().rstrip(".")
 
 
 def _disconnected(error: Exception) -> bool:

@@ -14,7 +14,7 @@ FILES = (
     "fsetxattr",
 )  # fmt: skip
 CALLS = (*FILES, "sendmsg")
-CHANGING = ("Reload", "ResetFailedUnit", "RestartUnit", "StartUnit", "StopUnit")  # methods of systemd's manager
+CHANGING = ("Reload", "ResetFailed", "RestartUnit", "StartUnit", "StopUnit")  # methods of systemd's manager
 _LINE = re.compile(r"^(\w+)\((.*)\)\s+= (-?\d+)(.*)$", re.S)
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f", '"': '"', "\\": "\\"}

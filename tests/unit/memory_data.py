@@ -51,10 +51,12 @@ def stored_tensors() -> dict[str, tuple[GgufTensor, ...]]:
 # Hyperparameter of an observation -> key of the format.
 _KEYS = {
     "block_count": "block_count", "head_count": "attention.head_count", "head_count_kv": "attention.head_count_kv",
-    "key_length": "attention.key_length", "value_length": "attention.value_length", "embedding_length": "embedding_length",
+    "key_length": "attention.key_length", "value_length": "attention.value_length",
+    "embedding_length": "embedding_length",
     "feed_forward_length": "feed_forward_length", "vocab": "vocab_size", "sliding_window": "attention.sliding_window",
     "full_attention_interval": "full_attention_interval", "kv_lora_rank": "attention.kv_lora_rank",
-    "rope_dim": "rope.dimension_count", "shared_kv_layers": "attention.shared_kv_layers", "nextn_layers": "nextn_predict_layers",
+    "rope_dim": "rope.dimension_count", "shared_kv_layers": "attention.shared_kv_layers",
+    "nextn_layers": "nextn_predict_layers",
     "shortconv_l_cache": "shortconv.l_cache", "head_count_kv_list": "attention.head_count_kv",
 }  # fmt: skip
 _SSM = {
@@ -90,7 +92,8 @@ def observed_metadata(row: dict[str, Any]) -> dict[str, Any]:
     if given.get("mla_absorbed") or given.get("mla_v_less"):
         lora, rope = given["kv_lora_rank"], given["rope_dim"]
         metadata |= {
-            f"{arch}.attention.head_count_kv": 1, f"{arch}.attention.key_length": lora + rope, f"{arch}.attention.value_length": lora,
+            f"{arch}.attention.head_count_kv": 1, f"{arch}.attention.key_length": lora + rope,
+            f"{arch}.attention.value_length": lora,
             f"{arch}.attention.key_length_mla": 192, f"{arch}.attention.value_length_mla": 128,
         }  # fmt: skip
     if isinstance(given.get("sliding_window_pattern"), (int, list)):

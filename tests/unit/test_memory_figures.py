@@ -158,7 +158,8 @@ def _hosted(model: Hyper, places: list[int], full: Any, printed: dict[str, float
 
 def _gemma270m(window: int) -> Hyper:
     meta = {
-        "general.architecture": "gemma3", "gemma3.block_count": 18, "gemma3.embedding_length": 640, "gemma3.feed_forward_length": 2048,
+        "general.architecture": "gemma3", "gemma3.block_count": 18, "gemma3.embedding_length": 640,
+        "gemma3.feed_forward_length": 2048,
         "gemma3.attention.head_count": 4, "gemma3.attention.head_count_kv": 1, "gemma3.attention.key_length": 256,
         "gemma3.attention.value_length": 256, "gemma3.attention.sliding_window": window, "gemma3.vocab_size": 262144,
         "gemma3.context_length": 32768,
@@ -168,7 +169,8 @@ def _gemma270m(window: int) -> Hyper:
     tensors = [GgufTensor("token_embd.weight", "q8_0", (640, 262144), 0, 640 * 262144 // 32 * 34)]
     for i in range(18):
         for name, dims in (
-            ("attn_norm", (640,)), ("attn_q", (640, 1024)), ("attn_k", (640, 256)), ("attn_v", (640, 256)), ("attn_output", (1024, 640)),
+            ("attn_norm", (640,)), ("attn_q", (640, 1024)), ("attn_k", (640, 256)), ("attn_v", (640, 256)),
+            ("attn_output", (1024, 640)),
             ("attn_q_norm", (256,)), ("attn_k_norm", (256,)), ("post_attention_norm", (640,)), ("ffn_norm", (640,)),
             ("ffn_gate", (640, 2048)), ("ffn_up", (640, 2048)), ("ffn_down", (2048, 640)), ("post_ffw_norm", (640,)),
         ):  # fmt: skip

@@ -134,7 +134,7 @@ def test_alternatives_in_the_order_of_what_they_cost() -> None:
         assert way.cost
     shorter = next(way.request for way in ways if way.what == "shorter context")
     assert fit(model, start(shorter.context + 1024, 4), devices).verdict == "spills"
-    assert [w.what for w in alternatives(model, start, start(16384, 4), devices)][0] == "cache q8_0"
+    assert next(w.what for w in alternatives(model, start, start(16384, 4), devices)) == "cache q8_0"
 
 
 def test_a_quantized_cache_is_copied_on_cuda() -> None:

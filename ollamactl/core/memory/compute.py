@@ -225,7 +225,20 @@ def host_bytes(hyper: Hyper, graph: Graph) -> int:
 
 def peak(hyper: Hyper, graph: Graph) -> float:
     """Numbers a token above the inputs at the widest point of a block."""
-    return max(_feed_forward(hyper, graph), attention(hyper, graph), _recurrent(hyper, graph))
+    feed_forward, recurrent = _feed_forward(hyper, graph), _recurrent(hyper, graph)
+    if graph.engine == NEWEST:  # the rows that its inputs are merged from leave room that is used again
+        e = hyper.embedding
+        if hyper.family.recurrent in ("rwkv6", "rwkv7"):
+            recurrent -= e
+        elif hyper.family.recurrent == "mamba":
+            recurrent -= 2 * e
+        elif hyper.family.recurrent == "mamba2":
+            state = int(hyper.keys.get("ssm.inner_size", 0)) * int(hyper.keys.get("ssm.state_size", 0))
+            second = state * graph.slots / tokens(graph)  # a second copy of the states, in that room if it is small
+            recurrent += second if second > 2 * e else 0
+        elif hyper.family.per_layer_input and hyper.keys.get("altup.num_inputs"):
+            feed_forward -= 2 * e
+    return max(feed_forward, attention(hyper, graph), recurrent)
 
 
 def buffers(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> Buffers:

@@ -1,8 +1,8 @@
 """Whether a model fits wholly on the devices, how many layers spill, how many slots fit, and what else would fit.
 
 The rules are those of llama.cpp's own fit (common/fit.cpp): every device shall keep a margin free; if one does not,
-the devices are filled from the last layer back to front, dense models by whole layers, mixtures of experts first with all
-experts on the host and then with whole blocks from the front.
+the devices are filled from the last layer back to front, dense models by whole layers, mixtures of experts first with
+all experts on the host and then with whole blocks from the front.
 """
 
 from __future__ import annotations

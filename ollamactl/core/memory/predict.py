@@ -17,6 +17,7 @@ from ollamactl.core.memory.model import Hyper
 Kind = Literal["exact", "modelled", "unknown"]
 FlashAttention = Literal["auto", "on", "off"]
 HOST = -1
+SEVERAL = 1.0  # upper band of an estimated buffer, as a share, where devices copy from each other
 COPIES = 4  # of every input, when several devices work as a pipeline
 
 # Offloaded in CUDA's flash attention only for these head sizes (ggml-cuda/fattn.cu): key length -> (value, group).
@@ -253,6 +254,8 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[
         size = _built(hyper, graph, layout, device, pipeline) if buffers.built else None
         if size is None:
             size = _estimated(hyper, graph, layout, device, buffers.device, pipeline, spilled)
+        if len(used) > 1 and not buffers.built:  # what several devices copy is only estimated
+            limits = Band(limits.below, max(limits.above, SEVERAL))
         found.append(_modelled(device, size, limits, hyper))
     host = buffers.host * (2 if pipeline else 1)
     found.append(Term("compute", HOST, host, "modelled", host // 20, host // 20))

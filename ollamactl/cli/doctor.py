@@ -76,8 +76,8 @@ def doctor(
     no_color: bool,
     as_json: bool,
 ) -> int:
-    """Say what is wrong with this host, or with a bundle or pasted text (--from): root cause first, with the lines that
-    show it and a command that cures it.
+    """Say what is wrong with this host, or with a bundle or pasted text (--from): root cause first, with the lines
+    that show it and a command that cures it.
 
     Exit code 0: nothing at or above --fail-on · 1: findings · 5: nothing could be judged, or a check crashed.
     """

@@ -59,7 +59,7 @@ class Signs:
     def __init__(self, events: Iterable[LogEvent], counts: dict[str, int], where: str) -> None:
         self.events = tuple(events)
         self.counts = counts
-        self.where = where
+        self.where = where.rsplit("/", 1)[-1]
         self.by_kind: dict[str, list[LogEvent]] = {}
         for event in self.events:
             self.by_kind.setdefault(event.kind, []).append(event)

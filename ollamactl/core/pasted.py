@@ -5,6 +5,7 @@ Pieces are told by their own form, line by line; what is recognised is taken out
 of lines stay). Nothing is guessed from prose but what `parse/phrases` names.
 """
 
+# ruff: noqa: E501 - a pattern is read more easily whole
 from __future__ import annotations
 
 import re

@@ -75,13 +75,14 @@ class Recorded:
             return b"ollama.service loaded active running Ollama Service\n"
         if "list-unit-files" in words:
             return b"ollama.service enabled enabled\n"
-        if "systemctl show " in words and "--property" in words or words.startswith("systemctl show"):
+        if words.startswith("systemctl show "):
             return (EXTRA + self.data["show"]).encode()
         if "show-environment" in words:
             return b"LANG=C.UTF-8\nPATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
         if "journalctl" in words and " -k" not in words:
             if "_PID=1" in words and "PRIORITY=4" in words:
-                return b"".join(x + b"\n" for x in self.journal.splitlines() if b'"_PID":"1"' in x.replace(b": ", b":"))
+                lines = [x for x in self.journal.splitlines() if b'"_PID":"1"' in x.replace(b": ", b":")]
+                return b"\n".join([*lines, b""])
             return self.journal
         return Missing("absent", f"no {source.args[0]} here")
 
@@ -92,7 +93,7 @@ class Recorded:
         if name == "memory":
             return {"total": 25 << 30, "available": 23 << 30}
         if name == "servers":
-            return [p for p in self._listening_servers()]
+            return list(self._listening_servers())
         if name == "process":
             return self._process() if self.pid else Missing("absent", "no such process")
         if name == "children":
@@ -134,7 +135,8 @@ class Recorded:
     def _http(self, source: Source) -> Any:
         url = source.args[1]
         dead = Missing("failed", "connection refused")
-        for end, name in (("/api/version", "version"), ("/api/ps", "ps"), ("/api/tags", "tags"), ("/slots", "slots"), ("/props", "props")):  # fmt: skip
+        for name in ("version", "ps", "tags", "slots", "props"):
+            end = f"/api/{name}" if name in ("version", "ps", "tags") else f"/{name}"
             if url.endswith(end):
                 found = self.data.get(name)
                 return dead if found is None else found

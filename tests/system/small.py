@@ -1,5 +1,6 @@
 """Lines of a server as each release writes them, for machines of a few lines."""
 
+# ruff: noqa: E501 - lines of a log
 from __future__ import annotations
 
 from datetime import datetime, timedelta

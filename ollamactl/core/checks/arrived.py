@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ollamactl.core import settings, verify
-from ollamactl.core.checks.base import Finding, check, quote
+from ollamactl.core.checks.base import Finding, check, configured
 from ollamactl.core.facts import Effective, Facts, Process, Service, Start, Told
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
@@ -63,7 +63,7 @@ def env_not_in_server_config(facts: Facts, start: Start) -> Iterator[Finding]:
     """
     for m in _mismatches(facts, "env_not_in_server_config"):
         flag = settings.option(settings.REGISTRY[m.name]) if m.name in settings.REGISTRY else "--set"
-        yield Finding("warning", m.text, (*m.evidence, quote(start.config_line)), f"sudo ollamactl apply {flag} …")
+        yield Finding("warning", m.text, (*m.evidence, configured(start, m.name)), f"sudo ollamactl apply {flag} …")
     config = start.config or {}
     for one in facts.told.variables if facts.told else ():
         setting = settings.lookup(one.name)
@@ -73,7 +73,7 @@ def env_not_in_server_config(facts: Facts, start: Start) -> Iterator[Finding]:
         if setting.read(one.value, release).problem or settings.same(setting, one.value, config[one.name], release):
             continue
         said = f"{one.name}={one.value} was set, the server runs with {config[one.name] or '(empty)'}"
-        evidence = (f"{one.where}:{one.line}: {one.text}", quote(start.config_line))
+        evidence = (f"{one.where}:{one.line}: {one.text}", configured(start, one.name))
         yield Finding("warning", said, evidence, f"sudo ollamactl apply {settings.option(setting)} {one.value}")
 
 
@@ -178,7 +178,7 @@ def env_set_in_shell_not_service(
         if one.name in config:
             said += f"; the server runs with {config[one.name] or '(empty)'}"
         fix = f"sudo ollamactl apply {settings.option(setting)} {one.value}".replace("= ", "=")
-        yield Finding("warning", said, (one.place, quote(start.config_line) if start else ""), fix)
+        yield Finding("warning", said, (one.place, configured(start, one.name)), fix)
         return
 
 

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ollamactl.core.facts import Assignment, Evidence, Facts, LogEvent, UnitFile
+from ollamactl.core.facts import Assignment, Evidence, Facts, LogEvent, Start, UnitFile
 from ollamactl.core.needs import lookup
 from ollamactl.core.source import Missing
 
@@ -214,8 +214,18 @@ def quote(event: LogEvent | Evidence | None, where: str = "log") -> str:
     """A line as evidence: where it stands, and its text."""
     if event is None:
         return ""
-    place = event.where if isinstance(event, Evidence) else where
+    place = (event.where if isinstance(event, Evidence) else where).rsplit("/", 1)[-1]
     return f"{place}{f':{event.line}' if event.line else ''}: {event.text.strip()}"
+
+
+def configured(start: Start | None, *names: str) -> str:
+    """What `server config` says of some variables, and where it stands."""
+    if start is None or start.config is None:
+        return ""
+    line = start.config_line
+    place = f"{line.where.rsplit('/', 1)[-1]}{f':{line.line}' if line.line else ''}: " if line else ""
+    said = " ".join(f"{name}:{start.config[name]}" for name in names if name in start.config)
+    return f"{place}server config: {said}" if said else ""
 
 
 def assignments(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, quote, seconds, times
+from ollamactl.core.checks.base import Finding, check, configured, quote, seconds, times
 from ollamactl.core.checks.slots import _work
 from ollamactl.core.facts import Facts, Request, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
@@ -61,7 +62,8 @@ def _shown(group: list[Request]) -> tuple[str, ...]:
 def client_timeout_500_clusters(start: Start, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Clients give up after a fixed time, and the server writes 500.
 
-    Why: when a client hangs up the request ends with 500 (499 during a load); many of the same length are its time-out,
+    Why: when a client hangs up the request ends with 500 (499 during a load); many of the same length are its
+    time-out,
     not a fault of the server.
     Seen: failed requests with the same duration.
     Do: raise the client's time-out, or make answers faster (GPU, smaller model, more slots).
@@ -129,7 +131,8 @@ def queue_wait_exceeds_client_timeout(start: Start | None = None, signs: Signs =
     fix = "sudo ollamactl plan --parallel 1,2,4 --client-timeout 300"
     if step and start is not None:
         slow = [r for r in start.recent if r.seconds > 60][-3:]
-        said = f"requests wait for one another: each ends {seconds(step)} after the one before, up to {seconds(max(r.seconds for r in start.recent))}"
+        longest = seconds(max(r.seconds for r in start.recent))
+        said = f"requests wait for one another: each ends {seconds(step)} after the one before, up to {longest}"
         yield Finding("warning", said, (*_shown(slow), *_shown(list(start.failed[-2:]))), fix)
     elif signs.has("awaiting_headers"):
         yield Finding(
@@ -145,7 +148,7 @@ def _rising(start: Start) -> float:
     rows = [r for r in start.recent if r.at is not None and r.status in (200, 500, 499) and r.seconds > 30]
     best: list[float] = []
     run: list[float] = []
-    for before, after in zip(rows, rows[1:], strict=False):
+    for before, after in itertools.pairwise(rows):
         begun = abs((after.at or 0) - after.seconds - ((before.at or 0) - before.seconds))
         step = after.seconds - before.seconds
         if begun < 3 and 1 <= step <= 60 and after.path == before.path:
@@ -226,7 +229,7 @@ def request_never_reaches_slot(start: Start, release: tuple[int, ...], signs: Si
         ]
         between = [e for e in slots if begun - 1 <= (e.at or 0) <= (request.at or 0)]
         seen = signs.count("slot_launched") <= len(slots) or not signs.count("slot_launched")
-        if not between and not loads and not served and seen and not start.loads[-1:] == ():
+        if not between and not loads and not served and seen and start.loads[-1:] != ():
             yield Finding(
                 "warning",
                 f"a request of {seconds(request.seconds)} never reached a slot",
@@ -324,7 +327,7 @@ def client_overrides_keep_alive(
         yield Finding(
             "warning",
             "a client's keep_alive beats the server's: the model goes earlier than set",
-            (*lines, quote(start.config_line) if start else ""),
+            (*lines, configured(start, "OLLAMA_KEEP_ALIVE")),
             'set keep_alive in the client: "keep_alive": -1',
         )
         return
@@ -332,8 +335,9 @@ def client_overrides_keep_alive(
     if gaps:
         yield Finding(
             "warning",
-            f"the model was unloaded though OLLAMA_KEEP_ALIVE is {'for ever' if forever else keep}: a client sends its own",
-            (*gaps[-3:], quote(start.config_line) if start else ""),
+            f"the model was unloaded though OLLAMA_KEEP_ALIVE is {'for ever' if forever else keep}: a "
+            "client sends its own",
+            (*gaps[-3:], configured(start, "OLLAMA_KEEP_ALIVE")),
             'set keep_alive in the client: "keep_alive": -1',
         )
         return
@@ -382,7 +386,7 @@ def _alternating(start: Start) -> int:
         return 0
     low = sorted(rows)[len(rows) // 4]
     slow = [r > 6 * low and r > 20 for r in rows]
-    return sum(a != b for a, b in zip(slow, slow[1:], strict=False)) if sum(slow) >= 2 and not all(slow) else 0
+    return sum(a != b for a, b in itertools.pairwise(slow)) if sum(slow) >= 2 and not all(slow) else 0
 
 
 @check(weight=12)

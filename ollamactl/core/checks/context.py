@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, Severity, check, gib, quote, times
+from ollamactl.core.checks.base import Finding, Severity, check, configured, gib, times
 from ollamactl.core.checks.slots import is_embedding
 from ollamactl.core.facts import Facts, Load, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
@@ -48,7 +48,7 @@ def newest(loads: list[Load], start: Start) -> Load | None:
 def prompt_truncated(signs: Signs, start: Start | None = None, given: tuple[Given, ...] = ()) -> Iterator[Finding]:
     """Prompts were longer than the context and were cut.
 
-    Why: what does not fit is thrown away without an error for the client; since 0.30.9 only half of the window is kept.
+    Why: what does not fit is thrown away without an error for the client; since 0.30.9 half of the window is kept.
     Seen: "truncating input prompt" with limit and length, or slots that ended truncated.
     Do: a longer context if it fits, or shorter prompts.
     """
@@ -82,8 +82,9 @@ def prompt_truncated(signs: Signs, start: Start | None = None, given: tuple[Give
     yield Finding(
         "warning",
         said,
-        (*lines, quote(start.config_line) if start else ""),
-        f"sudo ollamactl plan --context-length {need}; sudo ollamactl apply --context-length {min(need, trained or need)}{over}",
+        (*lines, configured(start, "OLLAMA_CONTEXT_LENGTH")),
+        f"sudo ollamactl plan --context-length {need}; sudo ollamactl apply --context-length "
+        f"{min(need, trained or need)}{over}",
         consequences=("answers rest on a part of the prompt, with status 200",),
     )
 
@@ -99,7 +100,8 @@ def num_ctx_capped_to_trained_context(signs: Signs) -> Iterator[Finding]:
     events = signs.of("num_ctx_capped")
     if events:
         one = events[-1].fields
-        said = f"a context of {one.get('num_ctx', '?')} was asked for, the model was trained for {one.get('n_ctx_train', '?')}"
+        asked, trained = one.get("num_ctx", "?"), one.get("n_ctx_train", "?")
+        said = f"a context of {asked} was asked for, the model was trained for {trained}"
         yield Finding(
             "info",
             f"{said}: it is clipped",
@@ -130,8 +132,8 @@ def vram_tiered_default_context(
 ) -> Iterator[Finding]:
     """The default context comes from the amount of VRAM, and is too long for it.
 
-    Why: since 0.15.5 it is 32k from 23 GiB and 256k from 47 GiB of total VRAM; each slot gets that much, so that layers
-    go to the CPU or the load fails.
+    Why: since 0.15.5 it is 32k from 23 GiB and 256k from 47 GiB of total VRAM; each slot gets that much, so that
+    layers go to the CPU or the load fails.
     Seen: "vram-based default context", and a load that spills or fails with it.
     Do: set OLLAMA_CONTEXT_LENGTH.
     """
@@ -181,13 +183,13 @@ def vram_tiered_default_context(
             said,
             (
                 line,
-                quote(start.config_line),
+                configured(start, "OLLAMA_CONTEXT_LENGTH", "OLLAMA_NUM_PARALLEL"),
                 *(signs.lines("context_reduced")),
             ),
             fix,
         )
     else:
-        yield Finding("info", tier, (line, quote(start.config_line)), fix, weight=14)
+        yield Finding("info", tier, (line, configured(start, "OLLAMA_CONTEXT_LENGTH")), fix, weight=14)
 
 
 @check(weight=70, explains=("load_oom", "kv_cache_exceeds_vram", "runner_crash_on_load", "ram_too_small"))
@@ -286,12 +288,7 @@ def modelfile_num_ctx_overrides(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
     """
     start = facts.start
     wanted = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") if start else "0"
-    if (
-        start is None
-        or not wanted.isdigit()
-        or int(wanted) in (0, 2048, 4096)
-        or (signs.has("num_ctx_capped"))
-    ):
+    if start is None or not wanted.isdigit() or int(wanted) in (0, 2048, 4096) or (signs.has("num_ctx_capped")):
         return
     others = [
         x
@@ -305,8 +302,9 @@ def modelfile_num_ctx_overrides(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
     if others and len({x.context for x in start.loads if x.model == others[-1].model}) == 1:
         yield Finding(
             "info",
-            f"OLLAMA_CONTEXT_LENGTH is {wanted}, a model was loaded with {others[-1].context}: its own num_ctx or a client's",
-            (others[-1].text, quote(start.config_line)),
+            f"OLLAMA_CONTEXT_LENGTH is {wanted}, a model was loaded with {others[-1].context}: its own "
+            "num_ctx or a client's",
+            (others[-1].text, configured(start, "OLLAMA_CONTEXT_LENGTH")),
             "ollama show --modelfile MODEL | grep num_ctx",
         )
 
@@ -327,7 +325,7 @@ def num_ctx_differs_from_declared(facts: Facts, signs: Signs = NO_SIGNS) -> Iter
             yield Finding(
                 "info",
                 f"{model.name} has a context of {model.context}, {wanted} is set",
-                (f"ollama ps: {model.name} CONTEXT {model.context}", quote(start.config_line) if start else ""),
+                (f"ollama ps: {model.name} CONTEXT {model.context}", configured(start, "OLLAMA_CONTEXT_LENGTH")),
                 "curl -s http://127.0.0.1:11434/api/ps",
             )
             return

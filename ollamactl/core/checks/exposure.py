@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, quote
+from ollamactl.core.checks.base import Finding, check, configured, quote
 from ollamactl.core.facts import Facts, Start
 from ollamactl.core.lint import exposed
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
@@ -141,7 +141,7 @@ def origins_open_to_all(start: Start | None = None, given: tuple[Given, ...] = (
     Do: name the origins.
     """
     value = ((start.config or {}) if start else {}).get("OLLAMA_ORIGINS", "")
-    place = quote(start.config_line)[:300] if start else ""
+    place = configured(start, "OLLAMA_ORIGINS")
     if not value:
         value, place = next(((g.value, g.place) for g in given if g.name == "OLLAMA_ORIGINS"), ("", ""))
     if re.match(r"\[?\s*\*(?:[\s,\]]|$)", value):
@@ -247,9 +247,7 @@ def http_proxy_hijacks_local_api(
     )
     none = values["NO_PROXY"].value if "NO_PROXY" in values else config.get("NO_PROXY") or config.get("no_proxy", "")
     local = re.search(r"localhost|127\.|0\.0\.0\.0|\*", none) is not None
-    trouble = signs.has(
-        "client_cannot_connect", "something_wrong", "proxy_error", "local_html", "bind_error"
-    )
+    trouble = signs.has("client_cannot_connect", "something_wrong", "proxy_error", "local_html", "bind_error")
     if http and not local:
         place = values["HTTP_PROXY"].place if "HTTP_PROXY" in values else "server config: HTTP_PROXY"
         yield Finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, gib, quote
+from ollamactl.core.checks.base import Finding, check, configured, gib
 from ollamactl.core.checks.context import spilled
 from ollamactl.core.facts import Compute, Facts, Gpu, GpuDriver, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
@@ -42,7 +42,7 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """
     start = facts.start
     if cpu_only(start) or (signs.has("no_compatible_gpu") and not gpus_of(start)):
-        there = [g for g in facts.gpus or ()]
+        there = list(facts.gpus or ())
         line = start.computes[0].text if start and start.computes else ""
         lines = signs.lines("no_compatible_gpu", most=1)
         said = "no GPU was found, models run on the CPU"
@@ -182,7 +182,8 @@ def gpu_lost_after_suspend(signs: Signs, facts: Facts, start: Start | None = Non
     Seen: a GPU that worked, a suspend, and CUDA errors since.
     Do: stop the service, reload nvidia_uvm, start it.
     """
-    fix = "sudo systemctl stop ollama && sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm && sudo systemctl start ollama"
+    reload = "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm"
+    fix = f"sudo systemctl stop ollama && {reload} && sudo systemctl start ollama"
     errors = signs.of("cuda_init_failed", "gpu_error", "no_gpu_usable", "nvml_failed")
     worked = any(x.offloaded and x.offloaded[0] for x in (start.loads if start else ())) or bool(gpus_of(start))
     later = [e for e in signs.of("gpu_error") if re.search(r"(?i)unspecified|unknown error", e.text)]
@@ -223,7 +224,8 @@ def cuda_init_999(signs: Signs, start: Start | None = None) -> Iterator[Finding]
             "error",
             "CUDA cannot be initialised: 999, unknown error",
             signs.quotes(events),
-            "sudo systemctl stop ollama && sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm && sudo systemctl start ollama",
+            "sudo systemctl stop ollama && sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm && sudo "
+            "systemctl start ollama",
         )
 
 
@@ -326,7 +328,8 @@ def kfd_permission_denied(signs: Signs, facts: Facts) -> Iterator[Finding]:
         )
         fix = "sudo usermod -aG render,video ollama && sudo systemctl restart ollama"
         if docker:
-            fix = "docker run --device /dev/kfd --device /dev/dri --group-add video --group-add $(getent group render | cut -d: -f3) … ollama/ollama:rocm"
+            groups = "--group-add video --group-add $(getent group render | cut -d: -f3)"
+            fix = f"docker run --device /dev/kfd --device /dev/dri {groups} … ollama/ollama:rocm"
         yield Finding("error", "the AMD GPU's device may not be opened by the service", signs.quotes(found), fix)
 
 
@@ -520,8 +523,12 @@ def gpu_hidden_in_one_backend_only(signs: Signs, start: Start, given: tuple[Give
                 if re.search(maker, f"{device.description} {device.name}"):
                     yield Finding(
                         "warning",
-                        f"{device.description or device.name} is hidden from {library.upper()} and used through Vulkan",
-                        (device.text, quote(start.config_line)[:200]),
+                        f"{device.description or device.name} is hidden from {library.upper()} and used "
+                        "through Vulkan",
+                        (
+                            device.text,
+                            configured(start, "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "OLLAMA_VULKAN"),
+                        ),
                         "sudo ollamactl apply --set OLLAMA_VULKAN=0",
                     )
                     return
@@ -552,7 +559,7 @@ def visible_devices_override(
         yield Finding(
             "warning",
             f"variables of two backends choose devices: {told}",
-            (quote(start.config_line) if start else "", *(signs.lines("visible_devices_overridden"))),
+            (configured(start, *set_), *(signs.lines("visible_devices_overridden"))),
             "sudo ollamactl apply " + " ".join(f"--unset {n}" for n in set_),
         )
     elif set_ and gone:
@@ -560,7 +567,7 @@ def visible_devices_override(
         yield Finding(
             "info",
             f"{told} chooses what is visible, and no GPU was found",
-            (quote(start.config_line) if start else "",),
+            (configured(start, *set_),),
             "sudo ollamactl apply " + " ".join(f"--unset {n}" for n in set_),
         )
 
@@ -591,7 +598,7 @@ def gpu_discovery_timeout(signs: Signs, start: Start | None = None) -> Iterator[
 def discovery_ok_but_runner_cpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The GPU was found, and the model runs on the CPU all the same.
 
-    Why: the backend failed to load in the runner, no layer fitted, or num_gpu 0 was asked for; there is no warning at INFO.
+    Why: the backend failed to load in the runner, no layer fitted, or num_gpu 0 was asked for; INFO has no warning.
     Seen: `inference compute` with a GPU beside "offloaded 0/N" or PROCESSOR 100% CPU.
     Do: look at the runner's own lines (OLLAMA_DEBUG=1).
     """
@@ -617,7 +624,8 @@ def discovery_ok_but_runner_cpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
     if devices and on_cpu:
         yield Finding(
             "warning",
-            f"{devices[0].description or devices[0].name or 'the GPU'} was found, and {on_cpu[0].name} runs on the CPU",
+            f"{devices[0].description or devices[0].name or 'the GPU'} was found, and {on_cpu[0].name} runs "
+            "on the CPU",
             (devices[0].text, f"ollama ps: {on_cpu[0].name} 100% CPU"),
             fix,
         )
@@ -633,7 +641,7 @@ def discovery_ok_but_runner_cpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
 def ps_says_gpu_but_cpu_busy(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """`ollama ps` says GPU, the CPU does the work.
 
-    Why: it shows the estimate; with a quantised cache and a head size that the GPU code lacks, attention runs on the CPU.
+    Why: it shows the estimate; with a quantised cache and a head size that the GPU lacks, attention is on the CPU.
     Seen: a busy CPU under "100% GPU".
     Do: OLLAMA_KV_CACHE_TYPE=f16 as a trial; look at the buffers of the load.
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -77,9 +78,7 @@ def partial_offload(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     for event, n in estimates(signs)[-1:] if not (start and start.loads) else ():
         on, of = int(n.get("layers.offload", 0)), int(n.get("layers.model", 0))
         if 0 < on < of:
-            yield Finding(
-                "warning", f"{on} of {of} layers fit on the GPU", signs.quotes([event]), fix
-            )
+            yield Finding("warning", f"{on} of {of} layers fit on the GPU", signs.quotes([event]), fix)
             return
 
 
@@ -110,7 +109,8 @@ def kv_cache_exceeds_vram(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fin
         if start is not None and load in spilled(start) and kv > weights * 0.6 and of - on > 1 and gpu_there(facts):
             yield Finding(
                 "warning",
-                f"a KV cache of {gib(kv)} leaves room for {on} of {of} layers ({load.context:,} tokens × {load.slots or 1})",
+                f"a KV cache of {gib(kv)} leaves room for {on} of {of} layers ({load.context:,} tokens × "
+                f"{load.slots or 1})",
                 (load.text, *_sizes(load)),
                 fix,
             )
@@ -124,7 +124,8 @@ def kv_cache_exceeds_vram(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fin
         if on < of and have and kv + graph > have * 0.35 and kv > full * 0.25:
             yield Finding(
                 "warning",
-                f"KV cache {gib(kv)} and graph {gib(graph)} do not fit beside the model: {on} of {of} layers on the GPU",
+                f"KV cache {gib(kv)} and graph {gib(graph)} do not fit beside the model: {on} of {of} "
+                "layers on the GPU",
                 signs.quotes([event]),
                 fix,
             )
@@ -135,7 +136,8 @@ def kv_cache_exceeds_vram(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fin
             "warning",
             f"{long[0].name} has a context of {long[0].context:,} tokens and does not fit the GPU",
             (
-                f"ollama ps: {long[0].name} {gib(long[0].size)}, {gib(long[0].size_vram)} on the GPU, CONTEXT {long[0].context}",
+                f"ollama ps: {long[0].name} {gib(long[0].size)}, {gib(long[0].size_vram)} on the GPU, "
+                f"CONTEXT {long[0].context}",
             ),
             fix,
         )
@@ -158,7 +160,8 @@ def below_minimum_vram_for_any_layer(signs: Signs) -> Iterator[Finding]:
         if n.get("layers.offload") == 0 and 0 < full < have and kv < full * 0.4:
             yield Finding(
                 "warning",
-                f"no layer is on the GPU though {gib(full)} are needed and {gib(have)} free: graphs and projector come on top",
+                f"no layer is on the GPU though {gib(full)} are needed and {gib(have)} free: graphs and "
+                "projector come on top",
                 signs.quotes([event]),
                 "sudo ollamactl plan --context-length 2048",
             )
@@ -323,7 +326,8 @@ def ram_too_small(signs: Signs, facts: Facts, memory: HostMemory | None = None) 
     after = [
         x for x in (start.loads if start else ()) if x.outcome == "loaded" and (x.line or 0) > (events[-1].line or 0)
     ]
-    said = f"a model needs {fields.get('needed', 'more memory')}, {fields.get('free', 'less')} of host memory is available"
+    needed, free = fields.get("needed", "more memory"), fields.get("free", "less")
+    said = f"a model needs {needed}, {free} of host memory is available"
     yield Finding(
         "info" if after else "error",
         said,
@@ -400,7 +404,7 @@ def vram_used_by_other_process(facts: Facts, signs: Signs = NO_SIGNS) -> Iterato
         )
         return
     found = [(e, n) for e, n in (estimates(signs)) if n.get("memory.available") or n.get("available")]
-    for (e1, a), (e2, b) in zip(found, found[1:], strict=False):
+    for (e1, a), (e2, b) in itertools.pairwise(found):
         same = abs(
             a.get("memory.required.full", a.get("required.full", 0))
             - b.get("memory.required.full", b.get("required.full", 0))
@@ -432,9 +436,7 @@ def runner_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
     """
     if signs.has("runner_killed"):
         line = signs.of("runner_killed")[-1].line or 0
-        later = any(
-            x.outcome == "loaded" and (x.line or 0) > line for x in (facts.start.loads if facts.start else ())
-        )
+        later = any(x.outcome == "loaded" and (x.line or 0) > line for x in (facts.start.loads if facts.start else ()))
         yield Finding(
             "warning" if later else "error",
             "a runner was killed" + ("; its model was loaded again since" if later else ""),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, quote, times
+from ollamactl.core.checks.base import Finding, check, configured, times
 from ollamactl.core.facts import Facts, Load, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -29,7 +30,8 @@ def _options(load: Load) -> tuple[object, ...]:
 def model_reload_every_request(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
     """A model is loaded anew because requests ask for different options.
 
-    Why: num_ctx, num_batch, num_thread, num_gpu and use_mmap belong to the runner: a request with others throws it away,
+    Why: num_ctx, num_batch, num_thread, num_gpu and use_mmap belong to the runner: a request with others throws it
+    away,
     and the next one brings it back.
     Seen: loads of one model with options that change to and fro.
     Do: the same options in all clients, or OLLAMA_CONTEXT_LENGTH and none in the clients.
@@ -38,7 +40,7 @@ def model_reload_every_request(signs: Signs, facts: Facts, start: Start | None =
     worst: list[Load] = []
     for model in dict.fromkeys(x.model for x in loads):
         mine = [x for x in loads if x.model == model and x.outcome in ("loaded", "loading", "failed")]
-        changes = [b for a, b in zip(mine, mine[1:], strict=False) if _options(a) != _options(b)]
+        changes = [b for a, b in itertools.pairwise(mine) if _options(a) != _options(b)]
         again = any(
             _options(x) in [_options(y) for y in mine[: i - 1]] and _options(x) != _options(mine[i - 1])
             for i, x in enumerate(mine)
@@ -92,7 +94,7 @@ def models_evict_each_other(
 ) -> Iterator[Finding]:
     """Two models throw each other out.
 
-    Why: both do not fit together (weights, and cache × slots), or OLLAMA_MAX_LOADED_MODELS allows one; each use loads anew.
+    Why: both do not fit together (weights, and cache × slots), or OLLAMA_MAX_LOADED_MODELS allows one; each use loads.
     Seen: "evicting a model to make space", or loads of two models in turn.
     Do: shorter context or fewer slots for the large one, the small one on the CPU, or one server for each.
     """
@@ -198,7 +200,8 @@ def runner_hung_parent_healthy(facts: Facts, signs: Signs = NO_SIGNS) -> Iterato
         if stopped or (silent and waits):
             yield Finding(
                 "error",
-                f"the runner of {runner.name or runner.model[-19:]} (pid {runner.process.pid}) does not answer, the server does",
+                f"the runner of {runner.name or runner.model[-19:]} (pid {runner.process.pid}) does not "
+                "answer, the server does",
                 (
                     f"process {runner.process.pid}: state {runner.process.state or '?'}",
                     f"port {runner.port}: no reply to /props and /slots",
@@ -221,7 +224,7 @@ def keep_alive_does_not_pin(
 ) -> Iterator[Finding]:
     """A model with keep_alive -1 is unloaded all the same.
 
-    Why: -1 keeps a model until room is needed; it is no protection against eviction, and a client's own value beats it.
+    Why: -1 keeps a model until room is needed; it is no protection against eviction, and a client's value beats it.
     Seen: OLLAMA_KEEP_ALIVE for ever, and evictions or loads of others.
     Do: OLLAMA_MAX_LOADED_MODELS and what fits; a second server for the pinned one.
     """
@@ -232,7 +235,7 @@ def keep_alive_does_not_pin(
         yield Finding(
             "warning",
             "OLLAMA_KEEP_ALIVE=-1 does not pin a model: it is unloaded when room is needed",
-            (*signs.lines("eviction"), quote(start.config_line) if start else ""),
+            (*signs.lines("eviction"), configured(start, "OLLAMA_KEEP_ALIVE")),
             "sudo ollamactl plan",
         )
     elif signs.has("keep_alive_expected") and signs.has("until_soon", "unloaded_anyway"):
@@ -286,16 +289,17 @@ def num_gpu_option_limits_layers(start: Start, signs: Signs = NO_SIGNS) -> Itera
     Seen: -ngl (--n-gpu-layers) far below the model's layers with memory to spare.
     Do: take num_gpu out of the request.
     """
-    asked = [
-        e for e in (signs.of("memory_estimate")) if re.search(r"layers\.requested=[0-9]\b", e.text)
-    ]
+    asked = [e for e in (signs.of("memory_estimate")) if re.search(r"layers\.requested=[0-9]\b", e.text)]
     for load in reversed(start.loads):
-        if load.gpu_layers in (1, 2, 3, 4) and load.offloaded and load.offloaded[1] > 12 and load.outcome == "loaded":
-            if asked or (load.offloaded[0] == load.gpu_layers and load.gpu_layers == 1):
-                yield Finding(
-                    "warning",
-                    f"num_gpu={load.gpu_layers} puts {load.gpu_layers} of {load.offloaded[1]} layers on the GPU: it counts layers, not GPUs",
-                    (load.text,),
-                    "take num_gpu out of the request's options",
-                )
-                return
+        few = load.gpu_layers in (1, 2, 3, 4) and load.outcome == "loaded"
+        if few and load.offloaded and load.offloaded[1] > 12:
+            if not asked and (load.offloaded[0] != 1 or load.gpu_layers != 1):
+                continue
+            yield Finding(
+                "warning",
+                f"num_gpu={load.gpu_layers} puts {load.gpu_layers} of {load.offloaded[1]} layers on the "
+                "GPU: it counts layers, not GPUs",
+                (load.text,),
+                "take num_gpu out of the request's options",
+            )
+            return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ollamactl.core import settings
-from ollamactl.core.checks.base import Finding, check, quote
+from ollamactl.core.checks.base import Finding, check, configured, quote
 from ollamactl.core.facts import Facts, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -20,9 +20,10 @@ def _apart(given: tuple[Given, ...], start: Start | None, scope: str) -> list[Gi
     found = []
     for one in given:
         setting = settings.lookup(one.name)
-        if one.scope == scope and setting is not None and one.name in config:
-            if not settings.same(setting, one.value, config[one.name], start.version if start else ""):
-                found.append(one)
+        if one.scope != scope or setting is None or one.name not in config:
+            continue
+        if not settings.same(setting, one.value, config[one.name], start.version if start else ""):
+            found.append(one)
     return found
 
 
@@ -45,7 +46,7 @@ def launchctl_setenv_not_persistent(
         said = f"{one.name} is set by launchctl setenv, which the next reboot takes away"
         if lost and start is not None:
             said = f"{one.name}={one.value} of launchctl setenv is not in the running server"
-        yield Finding("warning", said, (one.place, quote(start.config_line) if lost and start else ""), AGENT)
+        yield Finding("warning", said, (one.place, configured(start, one.name)), AGENT)
         return
     starts = facts.log.starts if facts.log else ()
     mac = any(c.library.lower() == "metal" for s in starts for c in s.computes) or (
@@ -59,7 +60,8 @@ def launchctl_setenv_not_persistent(
     ):
         yield Finding(
             "warning",
-            f"the server listened on {starts[-2].listening} before and listens on {starts[-1].listening} now: launchctl setenv was lost",
+            f"the server listened on {starts[-2].listening} before and listens on {starts[-1].listening} "
+            "now: launchctl setenv was lost",
             (quote(starts[-2].listening_line), quote(starts[-1].listening_line)),
             AGENT,
         )
@@ -105,7 +107,8 @@ def brew_plist_rewritten(
             "warning",
             "brew services writes its plist anew: settings there do not last, and launchctl setenv does not reach it",
             (*signs.lines("brew_service"), *place),
-            "mkdir -p ~/.homebrew/services && echo OLLAMA_NUM_PARALLEL=4 >> ~/.homebrew/services/ollama.env && brew services restart ollama",
+            "mkdir -p ~/.homebrew/services && echo OLLAMA_NUM_PARALLEL=4 >> "
+            "~/.homebrew/services/ollama.env && brew services restart ollama",
         )
 
 
@@ -122,7 +125,8 @@ def launchagent_needs_login(signs: Signs) -> Iterator[Finding]:
             "warning",
             "a LaunchAgent starts at login only",
             signs.lines("launchagent", "before_login"),
-            "sudo launchctl bootstrap system /Library/LaunchDaemons/org.example.ollama.plist    # with UserName and HOME",
+            "sudo launchctl bootstrap system /Library/LaunchDaemons/org.example.ollama.plist    # with "
+            "UserName and HOME",
         )
 
 
@@ -144,9 +148,7 @@ def gui_app_without_session(signs: Signs) -> Iterator[Finding]:
 
 
 @check(weight=66, explains=("env_set_in_shell_not_service", "client_host_differs_from_server"))
-def snap_config_required(
-    given: tuple[Given, ...] = (), world: str = "", signs: Signs = NO_SIGNS
-) -> Iterator[Finding]:
+def snap_config_required(given: tuple[Given, ...] = (), world: str = "", signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The snap takes its settings from `snap set` only.
 
     Why: variables of a shell or of a drop-in do not reach the snap's service.
@@ -205,7 +207,7 @@ def nixos_acceleration_not_set(signs: Signs, start: Start | None = None) -> Iter
             "warning",
             "the NixOS module builds the package without GPU libraries",
             signs.lines("nixos_module"),
-            'services.ollama.acceleration = "cuda";    # then: sudo nixos-rebuild switch && sudo systemctl restart ollama',
+            'services.ollama.acceleration = "cuda";    # then: sudo nixos-rebuild switch, restart ollama',
         )
 
 

@@ -111,10 +111,8 @@ def service_restart_loop(
     exited = signs.has("unit:main_exited") and not serves
     if not (limit or flapping or failed or respawns or (counter and not serves) or exited):
         return
-    lines = (
-        signs.lines(
-            "app_respawns", "unit:main_exited", "unit:failed", "unit:start_limit", "unit:restart_scheduled", most=4
-        )
+    lines = signs.lines(
+        "app_respawns", "unit:main_exited", "unit:failed", "unit:start_limit", "unit:restart_scheduled", most=4
     )
     said = "the service dies at once"
     if respawns:
@@ -126,7 +124,8 @@ def service_restart_loop(
     unit = service.id if service else "ollama"
     state = ""
     if service is not None:
-        state = f"systemctl show: ActiveState={service.active_state} SubState={service.sub_state} NRestarts={service.n_restarts}"
+        states = f"ActiveState={service.active_state} SubState={service.sub_state}"
+        state = f"systemctl show: {states} NRestarts={service.n_restarts}"
     yield Finding(
         "error", said, (*lines, state), f"journalctl -u {unit} -n 50 --no-pager && sudo systemctl reset-failed {unit}"
     )
@@ -473,8 +472,8 @@ def user_unit_absent(signs: Signs) -> Iterator[Finding]:
     Do: create one, or use the system unit.
     """
     if signs.has("unit_absent"):
-        user = bool(signs.matching("--user", kinds=("unit_absent", "unit_command")))
-        fix = "systemctl edit --user --force --full ollama.service" if user or True else ""
+        bool(signs.matching("--user", kinds=("unit_absent", "unit_command")))
+        fix = "systemctl edit --user --force --full ollama.service" if True else ""
         yield Finding("error", "systemd knows no unit of that name", signs.lines("unit_absent"), fix)
 
 
@@ -494,14 +493,16 @@ def no_init_system(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
             signs.lines("no_systemd"),
             "nohup ollama serve > ~/ollama.log 2>&1 &",
         )
-    elif facts.system is not None and facts.system.os == "linux" and facts.system.init not in ("systemd", ""):
-        if facts.servers == () and facts.origin == "live":
-            yield Finding(
-                "info",
-                f"this host's init is {facts.system.init}: no service can be judged",
-                (f"init: {facts.system.init}",),
-                "ollama serve",
-            )
+        return
+    system = facts.system
+    other = system is not None and system.os == "linux" and system.init not in ("systemd", "")
+    if system is not None and other and facts.servers == () and facts.origin == "live":
+        yield Finding(
+            "info",
+            f"this host's init is {system.init}: no service can be judged",
+            (f"init: {system.init}",),
+            "ollama serve",
+        )
 
 
 @check(weight=88, explains=LOOP)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
 import msgspec
 
 from ollamactl.core import runners, settings
-from ollamactl.core.checks.base import Finding, check, quote, times
+from ollamactl.core.checks.base import Finding, check, configured, times
 from ollamactl.core.facts import Facts, Load, Runner, Start
 from ollamactl.core.inflight import in_flight
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
@@ -101,7 +102,7 @@ def parallel_lower_than_configured(facts: Facts, given: tuple[Given, ...] = ()) 
     wanted = wanted_slots(facts, given)
     if not wanted or wanted < 2:
         return
-    config_line = quote(facts.start.config_line) if facts.start else ""
+    config_line = configured(facts.start, "OLLAMA_NUM_PARALLEL")
     for runner in facts.runners or ():
         if (
             runner.slots
@@ -141,16 +142,17 @@ def parallel_is_one(facts: Facts, signs: Signs = NO_SIGNS, given: tuple[Given, .
     config = (start.config if start else None) or {}
     one = config.get("OLLAMA_NUM_PARALLEL") == "1"
     loads = [x for x in (start.loads if start else ()) if not is_embedding(x)]
-    if not one and not (
-        loads and all(x.slots == 1 for x in loads) and config.get("OLLAMA_NUM_PARALLEL", "0") in ("", "0")
+    if (
+        not one
+        and not (loads and all(x.slots == 1 for x in loads) and config.get("OLLAMA_NUM_PARALLEL", "0") in ("", "0"))
+        and not (signs.has("answers_in_turn"))
     ):
-        if not (signs.has("answers_in_turn")):
-            return
+        return
     waited = _serial(start) if start else 0
     if one or waited or (signs.has("answers_in_turn")):
         said = "one slot: requests for a model are answered one after another"
         said += f"; {waited} of the last requests waited for another" if waited else ""
-        line = quote(start.config_line) if start else ""
+        line = configured(start, "OLLAMA_NUM_PARALLEL")
         yield Finding(
             "info",
             said,
@@ -164,7 +166,7 @@ def _serial(start: Start) -> int:
     """Requests that began before another one ended and ended after it: they waited, with one slot."""
     waited = 0
     recent = [r for r in start.recent if r.at is not None and r.status == 200 and r.seconds > 1]
-    for before, after in zip(recent, recent[1:], strict=False):
+    for before, after in itertools.pairwise(recent):
         if after.at is not None and before.at is not None and after.at - after.seconds < before.at - 0.5:
             waited += int(after.at >= before.at)
     return waited
@@ -181,29 +183,26 @@ def parallel_auto_value_unknown(facts: Facts, release: tuple[int, ...] = ()) -> 
     start = facts.start
     config = (start.config if start else None) or {}
     auto = config.get("OLLAMA_NUM_PARALLEL") == "0" or (start is not None and not config and bool(start.loads))
-    if start is None or not auto or not (0, 2) <= release < (0, 10):
-        if not (
-            start is not None
-            and not config
-            and not release
-            and any((x.slots or 1) == 2 for x in start.loads)
-            and any("--ctx-size" in x.argv for x in start.loads)
-        ):
-            return
+    if (start is None or not auto or not (0, 2) <= release < (0, 10)) and not (
+        start is not None
+        and not config
+        and not release
+        and any((x.slots or 1) == 2 for x in start.loads)
+        and any("--ctx-size" in x.argv for x in start.loads)
+    ):
+        return
     slots = sorted({x.slots for x in start.loads if x.slots})
     most = 4 if release < (0, 6, 7) else 2
     said = f"OLLAMA_NUM_PARALLEL is not set: this release takes {most} slots where they fit, else 1"
     said += f" (loads had {', '.join(map(str, slots))})" if slots else ""
-    evidence = (quote(start.config_line), *(x.text for x in start.loads[-2:]))
+    evidence = (configured(start, "OLLAMA_NUM_PARALLEL"), *(x.text for x in start.loads[-2:]))
     yield Finding("info", said, evidence, "sudo ollamactl apply --parallel 2")
 
 
 @check(
     weight=84, explains=("runner_crash_on_load", "load_oom", "context_multiplied_by_parallel", "server_panic_restarts")
 )
-def parallel_above_maximum(
-    facts: Facts, signs: Signs = NO_SIGNS, given: tuple[Given, ...] = ()
-) -> Iterator[Finding]:
+def parallel_above_maximum(facts: Facts, signs: Signs = NO_SIGNS, given: tuple[Given, ...] = ()) -> Iterator[Finding]:
     """More slots are configured than the engine can hold.
 
     Why: llama.cpp refuses more than 256 sequences: every load fails.
@@ -213,7 +212,7 @@ def parallel_above_maximum(
     wanted = wanted_slots(facts, given) or 0
     if (signs.has("parallel_above_maximum")) or wanted > settings.MAX_SLOTS:
         lines = signs.lines("parallel_above_maximum", "load_failed")
-        line = quote(facts.start.config_line) if facts.start else ""
+        line = configured(facts.start, "OLLAMA_NUM_PARALLEL")
         yield Finding(
             "error",
             f"{wanted or 'more than 256'} slots: the engine loads no model with more than 256",
@@ -267,7 +266,7 @@ def max_queue_zero(facts: Facts, given: tuple[Given, ...] = (), start: Start | N
     config = (start.config if start else None) or {}
     value = config.get("OLLAMA_MAX_QUEUE") or next((g.value for g in given if g.name == "OLLAMA_MAX_QUEUE"), "")
     if value.strip("'\" ") == "0":
-        line = quote(start.config_line) if start else ""
+        line = configured(start, "OLLAMA_MAX_QUEUE")
         yield Finding(
             "warning",
             "OLLAMA_MAX_QUEUE=0: while a model is loaded, a second request gets 503",
@@ -299,7 +298,7 @@ def overload_512_default_queue(start: Start, facts: Facts) -> Iterator[Finding]:
             yield Finding(
                 "info",
                 f"{queue} requests may wait for a load, the last of them {wait / 60:.0f} min",
-                (quote(start.config_line),),
+                (configured(start, "OLLAMA_MAX_QUEUE"),),
                 "ollamactl plan --client-timeout 60",
             )
 
@@ -325,7 +324,7 @@ def max_queue_not_applied_to_loaded_model(
     if (waited > int(queue) and not refused) or (signs.has("queue_expected")):
         said = f"OLLAMA_MAX_QUEUE={queue} bounds only requests that wait for a load"
         said += f"; {waited} waited for a slot of a loaded model" if waited else ""
-        yield Finding("info", said, (quote(start.config_line) if start else "",), "ollamactl front nginx")
+        yield Finding("info", said, (configured(start, "OLLAMA_MAX_QUEUE"),), "ollamactl front nginx")
 
 
 def _waited(start: Start) -> int:
@@ -378,7 +377,7 @@ def parallel_exceeds_useful_concurrency(start: Start, facts: Facts) -> Iterator[
         yield Finding(
             "info",
             f"{slots} slots are configured, at most {most} requests ran at the same time",
-            (quote(start.config_line),),
+            (configured(start, "OLLAMA_NUM_PARALLEL"),),
             f"sudo ollamactl apply --parallel {most}",
         )
 

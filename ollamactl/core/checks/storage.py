@@ -58,9 +58,7 @@ def protecthome_blocks_models_dir(
     hidden = _sandboxed(facts, signs)
     folder = _models(effective, given)
     events = [e for e in _denied(signs) if e.fields.get("path", "").startswith(("/home", "/root"))]
-    events += [
-        e for e in (signs.of("folder_read_only")) if e.fields.get("path", "").startswith("/home")
-    ]
+    events += [e for e in (signs.of("folder_read_only")) if e.fields.get("path", "").startswith("/home")]
     below = folder.startswith(("/home/", "/root/"))
     distribution = facts.service is not None and facts.service.fragment_path.startswith("/usr/lib/systemd") and below
     failing = facts.service is not None and facts.service.active_state in ("failed", "activating")
@@ -197,7 +195,7 @@ def models_dir_missing(
 ) -> Iterator[Finding]:
     """OLLAMA_MODELS names a folder that does not exist.
 
-    Why: a mount that is not there, a path cut at a blank, or a typing error; the server makes an empty folder or fails.
+    Why: a mount that is not there, a path cut at a blank, or a typing error; the server makes a folder or fails.
     Seen: the folder's state, or the error of the start.
     Do: correct the path, or make the folder for the service's user.
     """
@@ -243,7 +241,8 @@ def models_in_two_dirs(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
             "info",
             f"models also lie in {other}, where the service does not look",
             tuple(f"stat {p}" for p in holding),
-            f"sudo cp -rn {other}/. {own.removesuffix('manifests')} && sudo chown -R ollama: {own.removesuffix('/manifests')}",
+            f"sudo cp -rn {other}/. {own.removesuffix('manifests')} && sudo chown -R ollama: "
+            f"{own.removesuffix('/manifests')}",
         )
     elif signs.has("models_gone"):
         yield Finding(

@@ -30,12 +30,10 @@ def _edit(path: str) -> str:
 
 
 @check(weight=88, explains=("need_daemon_reload", "env_not_in_server_config", "malformed_env_assignment"))
-def dropin_missing_section_header(
-    facts: Facts, log: Log | None = None, signs: Signs = NO_SIGNS
-) -> Iterator[Finding]:
+def dropin_missing_section_header(facts: Facts, log: Log | None = None, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A drop-in has no [Service] header above its lines.
 
-    Why: systemd ignores assignments outside of a section, with one line in the journal; the file is listed all the same.
+    Why: systemd ignores assignments outside of a section, with one line in the journal; the file is listed still.
     Seen: the file, or systemd's complaint.
     Do: put [Service] on the first line.
     """

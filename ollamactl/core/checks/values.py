@@ -223,7 +223,6 @@ def kv_type_invalid(
         )
 
 
-
 @check(weight=76, explains=("runner_crash_on_load", "load_oom", "flash_attention_unsupported_gpu"))
 def kv_type_without_flash_attention(
     signs: Signs = NO_SIGNS, start: Start | None = None, release: tuple[int, ...] = ()

@@ -1,4 +1,4 @@
-"""Facts that only doctor asks for: files and folders on the way to the models, device nodes, the kernel's own words."""
+"""Facts that only doctor asks for: files and folders on the way to the models, device nodes, the kernel's words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from ollamactl.core.source import Missing, command, file, listing, stat
 DEVICES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/kfd")
 PROGRAMS = ("/usr/local/bin/ollama", "/usr/bin/ollama")
 MANIFESTS = 60  # whose blobs are looked at
-KERNEL = "Killed process|oom-kill|NVRM|fallen off|API mismatch|PM: (suspend|hibernation)|GPU reset|segfault.*(ollama|llama)"
+KERNEL = (
+    "Killed process|oom-kill|NVRM|fallen off|API mismatch|PM: (suspend|hibernation)|GPU reset|segfault.*(ollama|llama)"
+)
 
 
 @feed

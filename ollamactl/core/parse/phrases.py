@@ -4,6 +4,7 @@ A row names what a line says; checks ask for it by that name, as for the events 
 in lines that are no line of the server, of systemd or of the engine, so that a prompt in a log can't speak.
 """
 
+# ruff: noqa: E501 - a pattern is read more easily whole
 from __future__ import annotations
 
 import re

@@ -51,7 +51,7 @@ bench: setup
 	$(BIN)/python -m tests.bench
 
 engine-grid: setup
-	$(BIN)/python -m tests.engine.grid
+	ENGINE_GRID=1 nice -n 10 $(BIN)/pytest tests/engine --timeout=3600
 
 clean:
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -75,7 +75,7 @@ class Recorded:
             return b"ollama.service loaded active running Ollama Service\n"
         if "list-unit-files" in words:
             return b"ollama.service enabled enabled\n"
-        if words.startswith("systemctl show "):
+        if "systemctl show " in words:
             return (EXTRA + self.data["show"]).encode()
         if "show-environment" in words:
             return b"LANG=C.UTF-8\nPATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"

@@ -45,7 +45,7 @@ class Sent(Record, frozen=True, kw_only=True):
     number: int
     at: float  # its connection was begun
     end: float
-    connected: float | None = None
+    connected: float | None = None  # and was there: the request went out
     first: float | None = None  # the first token arrived
     status: int | None = None
     tokens: int = 0  # as counted by the reply; where it was cut, lines with text
@@ -55,9 +55,14 @@ class Sent(Record, frozen=True, kw_only=True):
     ended_by: Literal["reply", "error", "timeout", "interrupt", "limit"] = "reply"
 
     @property
+    def asked(self) -> float:
+        """The moment the request went out; where it never did, the one its connection was begun."""
+        return self.at if self.connected is None else self.connected
+
+    @property
     def first_token(self) -> float | None:
-        """Time to first token."""
-        return None if self.first is None else self.first - self.at
+        """Time to first token, from the moment the request went out."""
+        return None if self.first is None else self.first - self.asked
 
     @property
     def complete(self) -> bool:
@@ -120,7 +125,7 @@ class Among(Record, frozen=True, kw_only=True):
 
 
 def among(sent: Sequence[Sent]) -> Among:
-    waited = [s.reply.load + (s.connected or s.at) for s in sent if s.reply and s.reply.load > 0.2]
+    waited = [s.reply.load + s.asked for s in sent if s.reply and s.reply.load > 0.2]
     # A slot is free from the last token on: what follows it is the server's own work.
     freed = sorted(s.arrivals[-1] if s.complete and s.arrivals else s.end for s in sent if s.first is not None)
     steps = sorted([(s.at, 1) for s in sent] + [(s.end, -1) for s in sent])
@@ -135,7 +140,8 @@ def judge(sent: Sent, samples: Sequence[Sample], base: Baseline | None, others: 
     if sent.ended_by in ("interrupt", "limit"):
         return Judged(sent=sent, result="cut", proof="none", why="ended by ollamactl", waiting=_waits(sent, samples))
     if sent.status in (429, 503):
-        who = "the load queue was full (OLLAMA_MAX_QUEUE)" if BUSY in sent.error else sent.error or f"HTTP {sent.status}"
+        full = "the load queue was full (OLLAMA_MAX_QUEUE)" if BUSY in sent.error else ""
+        who = full or sent.error or f"HTTP {sent.status}"
         return Judged(sent=sent, result="rejected", proof="status", why=who)
     if sent.ended_by == "timeout":
         waiting = sent.first is None and _waits(sent, samples)
@@ -149,7 +155,7 @@ def judge(sent: Sent, samples: Sequence[Sample], base: Baseline | None, others: 
 
 def _answered(sent: Sent, samples: Sequence[Sample], base: Baseline | None, others: Among) -> Judged:
     has = sent.reply
-    asked = sent.at if sent.connected is None else sent.connected
+    asked = sent.asked
     first = sent.end if sent.first is None else sent.first
     timed = has is not None and (has.prompt > 0 or has.generation > 0)
     if has is not None and timed:
@@ -160,7 +166,7 @@ def _answered(sent: Sent, samples: Sequence[Sample], base: Baseline | None, othe
         load = max(0.0, others.loaded - asked) if others.loaded is not None else 0.0
         wait = max(0.0, first - asked - load - (base.first if base else 0.0))
     holds = asked + load + wait
-    between = [s for s in samples if s.asked >= sent.at and s.answered <= holds]
+    between = [s for s in samples if s.asked >= sent.asked and s.answered <= holds]
     late = wait > _usual(base, timed)
     if late and any(s.busy >= s.slots for s in between):
         return Judged(sent=sent, result="queued", proof="slots", wait=wait, holds=holds)

@@ -268,6 +268,7 @@ def row(j: Judged) -> dict[str, Any]:
         "waiting": j.waiting,
         "status": s.status,
         "at": s.at,
+        "connect": s.connected - s.at if s.connected is not None else None,
         "first_token": s.first_token,
         "wait": j.wait,
         "load": r.load if r else None,

@@ -28,7 +28,7 @@ _SERVICE_IFACE = b"org.freedesktop.systemd1.Service"
 
 _PRIVATE = b"unix:path=/run/systemd/private"
 BOOT = "/etc/systemd/system/ollamactl-recover.service"
-_BOOT_LINK = "/etc/systemd/system/multi-user.target.wants/ollamactl-recover.service"
+_BOOT_LINK = "/etc/systemd/system/default.target.wants/ollamactl-recover.service"
 
 
 class State(msgspec.Struct, frozen=True):

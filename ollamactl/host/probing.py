@@ -230,6 +230,8 @@ class _Run:
             raise Failure(f"{model}: {said}", hint=f"ollama pull {model}", id="model_not_found")
         if sent.status in (401, 403):
             raise Failure(f"{self.where.url} refuses us: {said}", hint="--key-file FILE", id="denied")
+        if sent.status in (429, 503):
+            raise Failure(f"{self.where.url} refuses: {said}", hint="it is busy with others: try later", id="busy")
         if "does not support generate" in said:
             raise Failure(
                 f"{model} is an embedding model: it generates no tokens to measure",

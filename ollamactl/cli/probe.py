@@ -91,6 +91,10 @@ def probe(
         raise Failure(
             f"more than {probing.MOST_REQUESTS:,} requests", hint="fewer rounds", code=Exit.USAGE, id="usage"
         )
+    for path in filter(None, (csv_file, html_file)):  # not after minutes of measuring
+        folder = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+            raise Failure(f"{folder} is no folder to write into", code=Exit.USAGE, id="usage")
     host = LiveHost()
     server: Process | None = None
     if url is None:

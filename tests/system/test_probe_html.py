@@ -123,12 +123,12 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pixels(browser: Browser) -> list[tuple[int, int, int]]:
     """The screen's pixels, of a PNG without interlacing as Chromium writes them."""
     data = base64.b64decode(browser.call("Page.captureScreenshot", format="png")["data"])
-    width, depth, kind = int.from_bytes(data[16:20]), data[24], data[25]
+    width, depth, kind = int.from_bytes(data[16:20], "big"), data[24], data[25]
     assert depth == 8 and kind in (2, 6)
     each = 3 if kind == 2 else 4
     at, packed = 8, b""
     while at < len(data):
-        size = int.from_bytes(data[at : at + 4])
+        size = int.from_bytes(data[at : at + 4], "big")
         if data[at + 4 : at + 8] == b"IDAT":
             packed += data[at + 8 : at + 8 + size]
         at += size + 12

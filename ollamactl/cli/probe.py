@@ -12,7 +12,7 @@ from ollamactl.cli.common import color_option, json_option, unit_option
 from ollamactl.core.facts import Process
 from ollamactl.core.feeds import Collector
 from ollamactl.errors import Exit, Failure
-from ollamactl.host import load, probing
+from ollamactl.host import probing, wire
 from ollamactl.host.live import LiveHost
 from ollamactl.report import envelope
 from ollamactl.report import probe as report
@@ -99,7 +99,7 @@ def probe(
     server: Process | None = None
     if url is None:
         url, server = _this_host(host, unit)
-    where = load.target(url, _key(key_file))
+    where = wire.target(url, _key(key_file))
     wanted = probing.Wanted(
         model=model,
         clients=counts,

@@ -20,7 +20,8 @@ from ollamactl.core.parse import api
 from ollamactl.core.source import Host, Missing, native
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import load
-from ollamactl.host.load import Halt, Session, Target
+from ollamactl.host.load import Halt, Session
+from ollamactl.host.wire import Target
 
 Tell = Callable[[str], None]
 

@@ -16,7 +16,7 @@ import sys
 import time
 from typing import Any
 
-from ollamactl.host import load
+from ollamactl.host import wire
 from ollamactl.host.load import Halt, Session
 from tests.bench.figures import figure, goal
 
@@ -95,7 +95,7 @@ def paced(port: int, moments: list[float]) -> list[float]:
     """First-token times of probe's client, each sent at its moment."""
 
     async def run() -> Session:
-        session = Session(load.target(f"http://127.0.0.1:{port}"), Halt())
+        session = Session(wire.target(f"http://127.0.0.1:{port}"), Halt())
         await session.open(moments, iter(lambda: b'{"model":"m"}', None), len(moments), lambda: None)
         return session
 
@@ -106,7 +106,7 @@ def probed(port: int, count: int) -> tuple[list[float], int]:
     """First-token times of probe's client, all at once, and how many requests were not complete."""
 
     async def run() -> Session:
-        session = Session(load.target(f"http://127.0.0.1:{port}"), Halt())
+        session = Session(wire.target(f"http://127.0.0.1:{port}"), Halt())
         await session.closed(count, 1, iter(lambda: b'{"model":"m"}', None), lambda: None)
         return session
 

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from ollamactl.core.measure import Sent
 from ollamactl.errors import Failure
-from ollamactl.host import load
-from ollamactl.host.load import Halt, NotHttp, Parser, Session
+from ollamactl.host import load, wire
+from ollamactl.host.load import Halt, Session
+from ollamactl.host.wire import NotHttp, Parser
 
 LINES = [
     b'{"model":"m","response":"a","done":false}\n',
@@ -97,7 +98,7 @@ def test_what_is_no_http_is_refused(data: bytes) -> None:
 )
 def test_what_is_no_address_is_usage(url: str) -> None:
     with pytest.raises(Failure):
-        load.target(url)
+        wire.target(url)
 
 
 # -- whole requests --
@@ -124,7 +125,7 @@ def ask(answer: Answer, *, patience: float | None = None, after: float | None = 
         server = await asyncio.start_server(served, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
         halt = Halt()
-        session = Session(load.target(f"http://127.0.0.1:{port}"), halt, patience)
+        session = Session(wire.target(f"http://127.0.0.1:{port}"), halt, patience)
         if after is not None:
             asyncio.get_running_loop().call_later(after, halt.set, "interrupt")
         bodies = iter(lambda: json.dumps({"model": "m"}).encode(), None)
@@ -208,7 +209,7 @@ def test_nothing_listens() -> None:
     async def run() -> Sent:
         with socket.socket() as bound:  # and never listens
             bound.bind(("127.0.0.1", 0))
-            where = load.target(f"http://127.0.0.1:{bound.getsockname()[1]}")
+            where = wire.target(f"http://127.0.0.1:{bound.getsockname()[1]}")
             return await Session(where, Halt()).generate(0, b"{}")
 
     sent = asyncio.run(run())
@@ -241,7 +242,7 @@ def test_arrivals_do_not_wait_for_those_before() -> None:
 
         server = await asyncio.start_server(served, "127.0.0.1", 0)
         port = server.sockets[0].getsockname()[1]
-        session = Session(load.target(f"http://127.0.0.1:{port}"), Halt(), 0.5)
+        session = Session(wire.target(f"http://127.0.0.1:{port}"), Halt(), 0.5)
         bodies = iter(lambda: b"{}", None)
         left_out = await session.open([0.0, 0.01, 0.02, 0.03], bodies, 3, lambda: None)
         return session.sent, left_out

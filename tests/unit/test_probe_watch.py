@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from ollamactl.core.source import Missing, Reading, Source
-from ollamactl.host import load, probing
+from ollamactl.host import load, probing, wire
 from ollamactl.host.load import Halt, Session
 
 
@@ -33,7 +33,7 @@ def test_a_lost_cancellation_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(load, "watch", watch)
 
     async def run() -> None:
-        where = load.target("http://127.0.0.1:9")
+        where = wire.target("http://127.0.0.1:9")
         async with probing._watching(Session(where, Halt()), probing.Slots(Nothing(), where, "m")):
             await asyncio.sleep(0)
 
@@ -45,7 +45,7 @@ def test_a_lost_cancellation_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> N
     ("url", "here"), [("http://127.0.0.1:1", True), ("http://[::1]:1", True), ("http://192.0.2.7", False)]
 )
 def test_which_addresses_are_here(url: str, here: bool) -> None:
-    slots = probing.Slots(Nothing(), load.target(url), "m")
+    slots = probing.Slots(Nothing(), wire.target(url), "m")
     assert slots.here is here
     assert slots() is None
     assert slots.why
@@ -60,7 +60,7 @@ def test_names_are_those_of_the_server() -> None:
 def test_what_is_sent_has_no_option_that_loads_the_model_anew() -> None:
     import json
 
-    run = probing._Run(load.target("http://127.0.0.1:9"), probing.Wanted(model="m"), None, lambda _: None, None)  # type: ignore[arg-type]
+    run = probing._Run(wire.target("http://127.0.0.1:9"), probing.Wanted(model="m"), None, lambda _: None, None)  # type: ignore[arg-type]
     first, second = json.loads(run.body(24, 8)), json.loads(run.body(24, 8))
     assert set(first) == {"model", "prompt", "options"} and set(first["options"]) == {"num_predict", "seed"}
     assert first["prompt"].split()[0] != second["prompt"].split()[0]

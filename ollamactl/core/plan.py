@@ -117,8 +117,8 @@ _LOST_BY = {
 def lost_lint(name: str, text: str | None, value: str | None, origin: Origin) -> Lint:
     """Why a value would not arrive, with file and line."""
     where = f"{origin.file}:{origin.line}" if origin.file and origin.line else origin.file or "systemd"
-    what = f"{name}={text}" if text is not None else f"{name} unset"
-    wins = f"{where} sets {value}" if value is not None else f"{where} removes it"
+    what = f"{name}={settings.shown(name, text)}" if text is not None else f"{name} unset"
+    wins = f"{where} sets {settings.shown(name, value)}" if value is not None else f"{where} removes it"
     if origin.layer == "absent":
         wins = "systemd drops it"
     kind = {"environment-file": "EnvironmentFile=", "unset": "UnsetEnvironment=", "wrapper": "in ExecStart="}

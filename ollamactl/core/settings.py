@@ -383,6 +383,16 @@ def lookup(name: str) -> Setting | None:
     return found
 
 
+def shown(name: str, value: str) -> str:
+    """A value as others may read it. What is no setting of Ollama may be anything, a token too; of a proxy only the
+    user and password are hidden."""
+    setting = lookup(name)
+    if setting is None:
+        public = name.startswith("OLLAMA_") and not re.search("KEY|TOKEN|SECRET|PASS", name)
+        return value if public or not value else "(secret)"
+    return re.sub(r"//[^/@]*@", "//(secret)@", value) if setting.secret else value
+
+
 def nearest(name: str) -> str:
     """The known name that a mistyped one most resembles, or an empty string."""
     upper = name.upper().replace("-", "_")

@@ -151,16 +151,32 @@ def _row(name: str, facts: Facts, wanted: dict[str, str | None]) -> tuple[Row, M
     ran = facts.process.environ.get(name) if facts.process and facts.process.environ is not None else None
     cells["process"] = _cell(facts, "environ", None if ran is None else _shown(name, ran))
     config = facts.start.config if facts.start else None
-    cells["server"] = _cell(facts, "start", config.get(name) if config else None)
+    printed = config.get(name) if config else None
+    cells["server"] = _cell(facts, "start", None if printed is None else settings.shown(name, printed))
     if config and name not in config and setting and setting.printed:
         cells["server"] = "unknown"
     cells["runner"] = ", ".join(dict.fromkeys(_runner_cell(name, r) for r in served(facts))) or ABSENT
     default = setting.default(release) if setting else ""
     mismatch = _lost_at(name, facts, wanted, variable, ran, config, release)
+    if mismatch is not None:
+        mismatch = _hidden(mismatch, name, [wanted.get(name), unit, env_file, ran, printed])
     return Row(name, cells, mismatch.layer if mismatch else "", default), mismatch
 
 
+def _hidden(mismatch: Mismatch, name: str, values: list[str | None]) -> Mismatch:
+    """The mismatch without values that are not for everyone."""
+    for value in values:
+        if value and (instead := settings.shown(name, value)) != value:
+            mismatch = msgspec.structs.replace(
+                mismatch,
+                text=mismatch.text.replace(value, instead),
+                evidence=tuple(e.replace(value, instead) for e in mismatch.evidence),
+            )
+    return mismatch
+
+
 def _shown(name: str, value: str) -> str:
+    value = settings.shown(name, value)
     return value if value.strip() == value and value else f'"{value}"'
 
 
@@ -290,7 +306,7 @@ def _shadowed(facts: Facts) -> Iterable[Note]:
                 continue
             ours, theirs = edited.get(own[0]), edited.get(origin.file)
             later = " later" if ours is not None and theirs is not None and theirs > ours else ""
-            shown = "(secret)" if (known := settings.lookup(name)) is not None and known.secret else lost_value
+            shown = settings.shown(name, lost_value)
             text = (
                 f"{origin.file}:{origin.line}, written{later} by someone else, sets {name}={shown}, but ours is read "
                 f"last; to let it count: sudo ollamactl apply --release {name}"

@@ -332,6 +332,10 @@ class _Splitter:
                     self._say("size_grew", text)
                 elif was.size and abs(model.size - was.size) > was.size * 0.2:
                     self._say("ps_flips", text)
+        wild = any(v.name == "OLLAMA_HOST" and "0.0.0.0" in v.value for v in self.variables)
+        for listener in self.listeners if wild else ():
+            if listener.address == "::":
+                self._say("ipv6_only_shown", f"socket: LISTEN [::]:{listener.port} {listener.name}")
         for model in self.tables[-1] if self.tables else ():
             if "stopping" in model.expires.lower():
                 self._say("stopping_model", f"ollama ps: {model.name} UNTIL {model.expires}")

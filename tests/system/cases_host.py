@@ -105,3 +105,7 @@ case("oll-3062", "snap_confinement_models_path", "sudo snap set ollama models=/d
 case("nix-291217", "nixos_acceleration_not_set", "services.ollama = {\n  enable = true;\n};\n", on_cpu("0.1.48").text())
 case("nix-326913", "nixos_driver_not_configured", 'services.ollama = {\n  enable = true;\n  acceleration = "cuda";\n};\n', on_cpu("0.2.0").text())
 _ = ps
+case("oll-11613", "wildcard_bind_shown_as_ipv6", 'OLLAMA_HOST=0.0.0.0\nLISTEN 0      4096                *:11434            *:*    users:(("ollama",pid=902,fd=3))\n')
+case("oll-8680", "several_instances_expected", "I expected several copies of the same model in VRAM\n")
+case("oll-16415", "slow_after_upgrade", "much slower since the update to 0.30.0\n")
+case("idx-mlx-parallel", "parallel_reported_but_serial", "the MLX runner reports parallel=4 and behaves like n_slots=1\n")

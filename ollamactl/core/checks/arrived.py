@@ -50,7 +50,14 @@ def config_newer_than_process(
     Do: restart the service.
     """
     for m in _mismatches(facts, "config_newer_than_process"):
-        yield Finding("warning", m.text, m.evidence, f"sudo systemctl restart {service.id}")
+        will = effective.variables.get(m.name)
+        origin = f"{will.origin.file}:{will.origin.line}: " if will and will.origin.file else "systemd: "
+        ran = (process.environ or {}).get(m.name)
+        evidence = (
+            f"{origin}{m.name}={will.value if will else '(unset)'}",
+            f"process {process.pid}: {m.name}={'(unset)' if ran is None else ran}",
+        )
+        yield Finding("warning", m.text, (*m.evidence, *evidence), f"sudo systemctl restart {service.id}")
 
 
 @check(weight=60)

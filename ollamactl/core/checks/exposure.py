@@ -62,6 +62,8 @@ def api_exposed_without_auth(
             'docker run -p 127.0.0.1:11434:11434 …    # compose: "127.0.0.1:11434:11434"',
         )
     elif start is None or not start.listening:
+        if signs.has("ipv6_only_shown"):
+            return
         for one in given:
             if (
                 one.name == "OLLAMA_HOST"
@@ -247,7 +249,7 @@ def http_proxy_hijacks_local_api(
     )
     none = values["NO_PROXY"].value if "NO_PROXY" in values else config.get("NO_PROXY") or config.get("no_proxy", "")
     local = re.search(r"localhost|127\.|0\.0\.0\.0|\*", none) is not None
-    trouble = signs.has("client_cannot_connect", "something_wrong", "proxy_error", "local_html", "bind_error")
+    trouble = signs.has("client_cannot_connect", "something_wrong", "proxy_error", "bind_error")
     if http and not local:
         place = values["HTTP_PROXY"].place if "HTTP_PROXY" in values else "server config: HTTP_PROXY"
         yield Finding(

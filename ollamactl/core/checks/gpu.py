@@ -194,7 +194,7 @@ def gpu_lost_after_suspend(signs: Signs, facts: Facts, start: Start | None = Non
             signs.lines("kernel:suspend", "suspend", "uvm_in_use", "cuda_init_failed", "gpu_error", most=4),
             fix,
         )
-    elif signs.has("uvm_in_use") or (later and worked and not signs.has("load_failed_arch")):
+    elif signs.has("uvm_in_use") or (later and worked):
         yield Finding(
             "error",
             "the GPU worked and then gave only errors: most often after a suspend",
@@ -214,11 +214,7 @@ def cuda_init_999(signs: Signs, start: Start | None = None) -> Iterator[Finding]
     Seen: code 999 of CUDA.
     Do: reload nvidia_uvm with the service stopped.
     """
-    events = [
-        e
-        for e in signs.of("cuda_init_failed", "gpu_error", "client_error", "cuda_999")
-        if re.search(r"\b999\b", e.text)
-    ]
+    events = [e for e in signs.of("cuda_init_failed", "gpu_error", "cuda_999") if re.search(r"\b999\b", e.text)]
     if events and not used(signs, start):
         yield Finding(
             "error",
@@ -350,7 +346,7 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
     ]
     exit127 = [
         e
-        for e in signs.of("load_failed", "runner_terminated", "runner_exit", "client_error")
+        for e in signs.of("load_failed", "runner_terminated", "runner_exit")
         if "127" in e.text and "exit status 127" in e.text
     ]
     if rocm and not used(signs, start):

@@ -143,7 +143,9 @@ def exec_path_missing(facts: Facts, signs: Signs = NO_SIGNS, service: Service | 
     for event in found:
         program = event.fields.get("program", "").strip("'\"")
         why = event.fields.get("why", "")
-        if " " in program or "EXEC" not in event.fields.get("step", "EXEC"):
+        if any(" " in e.fields.get("program", "").strip("'\"") for e in found):
+            return  # quotes around the whole command
+        if not program or "EXEC" not in event.fields.get("step", "EXEC"):
             continue
         if re.search(r"(?i)permission|exec format", why):
             continue
@@ -166,7 +168,7 @@ def exec_path_missing(facts: Facts, signs: Signs = NO_SIGNS, service: Service | 
         )
 
 
-@check(weight=91, explains=LOOP)
+@check(weight=93, explains=(*LOOP, "exec_path_missing", "malformed_env_assignment"))
 def execstart_203_exec(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """systemd cannot execute what ExecStart= names.
 

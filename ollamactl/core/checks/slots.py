@@ -263,14 +263,14 @@ def max_queue_zero(facts: Facts, given: tuple[Given, ...] = (), start: Start | N
     Seen: the value in `server config`, or as given.
     Do: the default is 512; plan --client-timeout names a length.
     """
+    told = next((g for g in given if g.name == "OLLAMA_MAX_QUEUE"), None)
     config = (start.config if start else None) or {}
-    value = config.get("OLLAMA_MAX_QUEUE") or next((g.value for g in given if g.name == "OLLAMA_MAX_QUEUE"), "")
+    value = config.get("OLLAMA_MAX_QUEUE") or (told.value if told else "")
     if value.strip("'\" ") == "0":
-        line = configured(start, "OLLAMA_MAX_QUEUE")
         yield Finding(
             "warning",
             "OLLAMA_MAX_QUEUE=0: while a model is loaded, a second request gets 503",
-            (line,),
+            (configured(start, "OLLAMA_MAX_QUEUE"), told.place if told else ""),
             "sudo ollamactl apply --max-queue 512",
         )
 

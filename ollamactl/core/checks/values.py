@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core import govalues, settings
-from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.checks.base import Finding, check, configured
 from ollamactl.core.facts import Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -120,6 +120,12 @@ def invalid_value(
         elif one.name == "OLLAMA_NUM_PARALLEL" and govalues.trimmed(one.value) == "0" and _chooses_not(start):
             said = "OLLAMA_NUM_PARALLEL=0 runs with one slot; since 0.10 there is no automatic choice"
             yield Finding("warning", said, (one.place,), "sudo ollamactl apply --parallel 1")
+    zero = start is not None and (start.config or {}).get("OLLAMA_NUM_PARALLEL") == "0" and _chooses_not(start)
+    if zero and not any(g.name == "OLLAMA_NUM_PARALLEL" for g in given):
+        said = "OLLAMA_NUM_PARALLEL=0 runs with one slot; since 0.10 there is no automatic choice"
+        yield Finding(
+            "warning", said, (configured(start, "OLLAMA_NUM_PARALLEL"),), "sudo ollamactl apply --parallel 1"
+        )
     for event in signs.of("bad_duration"):
         said = "a client sends a keep_alive that is not readable: a duration as text needs a unit"
         yield Finding("warning", said, signs.quotes([event]), 'send "keep_alive": -1 (a number) or "-1m"')
@@ -290,17 +296,13 @@ def flash_attention_unsupported_gpu(signs: Signs) -> Iterator[Finding]:
     Seen: Ollama's own warning.
     Do: unset OLLAMA_FLASH_ATTENTION and OLLAMA_KV_CACHE_TYPE, or hide the weak GPU.
     """
-    if signs.has("flash_attention_unsupported") and not _mixed(signs):
+    if signs.has("flash_attention_unsupported"):
         yield Finding(
             "warning",
             "flash attention is enabled and not supported here; it stays off",
             signs.lines("flash_attention_unsupported"),
             "sudo ollamactl apply --unset OLLAMA_FLASH_ATTENTION --unset OLLAMA_KV_CACHE_TYPE",
         )
-
-
-def _mixed(signs: Signs) -> bool:
-    return signs.has("several_gpus")
 
 
 @check(weight=68, explains=("flash_attention_unsupported_gpu",))

@@ -8,7 +8,8 @@ ROOT := $(shell id -u)
 export OLLAMACTL_PUBLIC_LOGS ?= $(abspath $(firstword $(wildcard ../*/public-logs)))
 # Debian's packages: a real systemd for the lab, what pystemd and the stand-ins are compiled with, what tests call.
 PACKAGES := systemd systemd-container dbus libsystemd-dev python3-pystemd pkg-config gcc g++ libc6-dev python3-dev \
-	python3-venv python3-click python3-psutil python3-jinja2 iproute2 procps curl strace ca-certificates
+	python3-venv python3-click python3-psutil python3-jinja2 iproute2 procps curl strace nginx-light chromium \
+	ca-certificates
 
 .PHONY: help setup demo test test-unit test-lab test-engine check bench engine-grid lint clean
 

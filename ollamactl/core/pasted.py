@@ -29,6 +29,7 @@ from ollamactl.core.parse import log, ollama_ps, phrases, systemctl, unitfile
 from ollamactl.core.source import Missing
 
 SMALL = 4 << 20  # bytes of a text that is looked through for more than log lines
+LONGEST = 2000  # characters of a line
 ASIDE = 4000  # lines that are looked at so
 
 _LOG_LINE = re.compile(
@@ -103,7 +104,7 @@ def _is_binary(head: bytes) -> bool:
 
 def _with_log(facts: Facts, data: bytes, where: str) -> Facts | None:
     parsed = log.parse_log([data], where=where)
-    start = parsed.starts[-1] if parsed.starts else None
+    start = _own(parsed.starts[-1]) if parsed.starts else None
     says = start is not None and _says(start)
     told = facts.told
     has = (
@@ -130,6 +131,33 @@ def _with_log(facts: Facts, data: bytes, where: str) -> Facts | None:
         facts, log=parsed, start=start if says else None, version=version or None, missing=missing
     )
     return msgspec.structs.replace(made, missing={k: v for k, v in missing.items() if getattr(made, k) is None})
+
+
+# what a start says before its `server config`
+EARLY = {"key_created", "invalid_environment", "no_systemd", "app_respawns", "client_cannot_connect"}
+
+
+def _own(start: Start) -> Start:
+    """A start without what stands before its `server config`: a text that begins in the middle of an older process
+    has lines of that one there, which nothing tells apart but their place."""
+    line = start.config_line.line if start.config_line else None
+    if line is None or not start.first_line or start.first_line >= line:
+        return start
+    older = [e for e in start.events if (e.line or line) < line and e.kind not in EARLY]
+    if not older and not any((x.line or line) < line for x in (*start.loads, *start.recent, *start.failed)):
+        return start
+    counts = dict(start.counts)
+    for event in older:
+        counts[event.kind] = max(0, counts.get(event.kind, 0) - 1)
+    return msgspec.structs.replace(
+        start,
+        events=tuple(e for e in start.events if e not in older),
+        counts={k: v for k, v in counts.items() if v},
+        loads=tuple(x for x in start.loads if (x.line or line) >= line),
+        requests=tuple(r for r in start.requests if (r.first_line or line) >= line),
+        recent=tuple(r for r in start.recent if (r.line or line) >= line),
+        failed=tuple(r for r in start.failed if (r.line or line) >= line),
+    )
 
 
 def _says(start: Start) -> bool:
@@ -165,10 +193,12 @@ class _Splitter:
                 if n < 400:
                     self._world(line)
                 continue
+            if _foreign(line):
+                continue
             looked += 1
             if looked > ASIDE:
                 break
-            line = _plain(line)
+            line = _plain(line[:LONGEST])
             self._status(line)
             if self._show(line):
                 keep[n] = ""
@@ -228,7 +258,7 @@ class _Splitter:
             self.drop_ins += [f"{self.status['Drop-In']}/{name}" for name in found[1].split(", ")]
 
     def _listener(self, line: str) -> None:
-        if "LISTEN" not in line:
+        if "LISTEN" not in line or len(line) > 400:
             return
         for pattern in _LISTEN:
             found = pattern.search(line)
@@ -344,6 +374,18 @@ class _Splitter:
 
     def _say(self, kind: str, text: str) -> None:
         self.messages.append(LogEvent(kind=kind, text=text))
+
+
+_JOURNAL = re.compile(r"(?:\S{1,6} +\d{1,2} [\d:.]{8,20}|\d{4}-\d\d-\d\dT\S{8,40}) \S{1,80} ([\w@.-]{1,60})(?:\[\d+\])?: ")
+
+
+def _foreign(line: str) -> bool:
+    """Whether a journal's line is of another program, or of systemd about another unit."""
+    found = _JOURNAL.match(line)
+    if found is None or found[1] == "kernel":
+        return False
+    text = line[:LONGEST].lower()
+    return "ollama" not in text and "suspend" not in text and "hibernat" not in text
 
 
 def _plain(line: str) -> str:

@@ -1,0 +1,149 @@
+"""The same words where they no longer count: an older start, another unit, a fault that was cured since; and text that
+tries to be more than text."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from ollamactl.core.checks import run
+from ollamactl.core.facts import Facts
+from ollamactl.core.pasted import facts_of
+from ollamactl.report.findings import screen
+from ollamactl.report.html import page
+from ollamactl.report.text import Terminal
+from tests.system.cases_host import CASES as HOST
+from tests.system.cases_logs import CASES
+from tests.system.small import drop_in, journal, served, unit_file
+
+FRESH = served().later(86400).load(4096, 1, layers=(33, 33), kv_mib=400).gin(200, "1.2s").text().replace("2026-05", "2026-06")
+
+
+def facts(text: str) -> Facts:
+    found = facts_of(text.encode("utf-8", "surrogateescape"), "text")
+    assert found is not None
+    return found
+
+
+def loud(text: str) -> list[str]:
+    report = run(facts(text))
+    assert not report.crashed
+    return [f.check for f in report.findings if f.severity != "info"]
+
+
+def _only_log(text: str) -> bool:
+    found = facts_of(text.encode(), "text")
+    told = found.told if found else None
+    return bool(found and not found.unit_files and not found.loaded and not (told and (told.messages or told.variables)))
+
+
+@pytest.mark.parametrize("name", [n for n, (_, text) in CASES.items() if _only_log(text)])
+def test_an_older_start_does_not_count(name: str) -> None:
+    assert loud(CASES[name][1] + "\n" + FRESH) == []
+
+
+@pytest.mark.parametrize("name", [n for n, (_, text) in HOST.items() if "systemd[1]: ollama.service" in text])
+def test_the_same_of_another_unit_does_not_count(name: str) -> None:
+    text = HOST[name][1].replace("ollama", "grafana")
+    kept = "\n".join(line for line in text.splitlines() if " host " in line)
+    found = facts_of(kept.encode(), "text")
+    assert found is None or not [f for f in run(found).findings if f.severity != "info"]
+
+
+def test_a_crash_loop_that_ended_does_not_count() -> None:
+    old = HOST["idx-two-serves-restart-loop"][1]
+    prefix = "May 05 10:00:00 host ollama[900]: "
+    fresh = "\n".join(prefix + line for line in FRESH.splitlines())
+    assert loud(old + journal("Started ollama.service - Ollama Service.") + fresh) == []
+
+
+def test_a_load_that_failed_and_then_went_well_is_only_told() -> None:
+    text = served().load(65536, 1, ok=False).raw("allocating 9000.00 MiB on device 0: cudaMalloc failed: out of memory") \
+        .say("Load failed", error="llama-server process has terminated: exit status 1").load(4096, 1, layers=(33, 33)).text()  # fmt: skip
+    assert loud(text) == []
+
+
+def test_values_that_are_well_raise_nothing() -> None:
+    assert loud(drop_in('Environment="OLLAMA_NUM_PARALLEL=4"', 'Environment="OLLAMA_FLASH_ATTENTION=1"', "Environment=HTTPS_PROXY=http://10.0.0.1:3128")) == []  # fmt: skip
+    assert loud(unit_file()) == []
+    assert loud(unit_file() + drop_in("Environment=OLLAMA_HOST=127.0.0.1:11500")) == []
+    assert loud("OLLAMA_BASE_URL=http://ollama:11434\nOLLAMA_KEEP_ALIVE=1h\n") == []
+    assert loud("docker run -d -p 127.0.0.1:11434:11434 -e OLLAMA_NUM_PARALLEL=2 ollama/ollama\n") == []
+
+
+def test_a_prompt_in_the_log_does_not_speak() -> None:
+    said = served("0.5.7").say(
+        "chat request", "DEBUG", prompt="bind: address already in use. GGML_ASSERT(x) failed. no CUDA-capable device is detected"
+    )
+    assert loud(said.text()) == []
+
+
+def test_control_characters_never_reach_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    evil = "\x1b]0;owned\x07\x1b[31mred\x9b2J\u202e"
+    text = served().load(4096, 1, ok=False).raw(f"GGML_ASSERT(a{evil}b) failed").say("Load failed", error=f"exit {evil}").text()
+    text += f"export OLLAMA_NUM_PARALEL{evil}=4\nEnvironment=OLLAMA_X{evil}=1\n"
+    found = facts(text)
+    report = run(found)
+    assert report.findings
+    screen(Terminal(colour=False), found, report, 0.1, details=True)
+    html = page(found, report, 0.1)
+    for shown in (capsys.readouterr().out, html):
+        assert not [c for c in shown if (ord(c) < 32 and c not in "\n") or 127 <= ord(c) < 160 or c == "\u202e"]
+
+
+def test_html_is_escaped() -> None:
+    found = facts(served().raw("GGML_ASSERT(<script>alert(1)</script>) failed").text())
+    html = page(found, run(found), 0.1)
+    assert "<script" not in html and "&lt;script&gt;" in html
+
+
+def _pool() -> list[str]:
+    texts = [text for _, text in (CASES | HOST).values()]
+    return [line for text in texts for line in text.splitlines()]
+
+
+def _mutated(line: str, chance: random.Random) -> str:
+    kind = chance.randrange(7)
+    at = chance.randrange(len(line) + 1)
+    if kind == 0:
+        return line[:at]
+    if kind == 1:
+        return line[:at] + chr(chance.choice((0, 7, 27, 34, 61, 91, 93, 92, 0x202E, 0xD7FF, 0x1F600))) + line[at:]
+    if kind == 2:
+        return line.replace("=", chance.choice(("", "==", " = ", ":")), 2)
+    if kind == 3:
+        return "".join(c if not c.isdigit() else str(chance.randrange(10)) for c in line)
+    if kind == 4:
+        return line[at:] + line[:at]
+    if kind == 5:
+        return line + " " + line[:at] * chance.randrange(4)
+    return line.replace('"', "")
+
+
+def test_200_000_mutated_lines_crash_no_check_and_take_bounded_time() -> None:
+    chance = random.Random(5)
+    pool = _pool()
+    made, slowest = 0, 0.0
+    while made < 200_000:
+        lines = [chance.choice(pool) for _ in range(2000)]
+        lines = [_mutated(x, chance) if x and chance.random() < 0.7 else x for x in lines]
+        made += len(lines)
+        began = time.process_time()
+        found = facts_of("\n".join(lines).encode("utf-8", "replace"), "fuzz")
+        if found is not None:
+            report = run(found)
+            assert not report.crashed, report.crashed
+        slowest = max(slowest, time.process_time() - began)
+    assert slowest < 20  # of the processor, for 2,000 lines: nothing grows without bound
+
+
+def test_long_lines_and_values_are_read_in_bounded_time() -> None:
+    began = time.process_time()
+    for text in ("Environment=" + "OLLAMA_A=" * 20000, "time=" * 50000, "[Service]\n" * 5000, "a" * 1_000_000,
+                 "LISTEN 0 0 " + ":" * 100000, "export OLLAMA_X=" + "'" * 100000, "NAME ID SIZE PROCESSOR\n" * 3000):  # fmt: skip
+        found = facts_of(text.encode(), "x")
+        if found is not None:
+            assert not run(found).crashed
+    assert time.process_time() - began < 60

@@ -82,7 +82,7 @@ def judge(
         wrong += [mismatch] if mismatch else []
     more, said = judge_runners(facts, named, proof)
     first = (*_not_serving(facts), *_ignored_lines(facts), *_refused_values(facts))
-    said += _without_effect(facts)
+    said += [*_without_effect(facts), *_shadowed(facts)]
     return Judgement(tuple(rows), (*first, *wrong, *more), tuple(said), tuple(_unproven(facts)))
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -38,6 +41,10 @@ def open_source(source: str | None, unit: str = "") -> Opened:
             head = f.read(4)
             if head[:2] == b"\x1f\x8b" or head[:4] == b"PK\x03\x04":
                 return _bundle(path)
+            if os.fstat(f.fileno()).st_size > pasted.SMALL:
+                f.seek(0)
+                long = pasted.facts_of_long(_chunks(f), source)
+                return Opened(LiveHost(), f"log:{path.name}", _needed(long, source))
             return Opened(LiveHost(), f"log:{path.name}", text_facts(head + f.read(LIMIT), source))
     except OSError as error:
         raise Failure(f"{source}: {error.strerror}", code=Exit.USAGE, id="usage") from None
@@ -51,7 +58,14 @@ def _bundle(path: Path) -> Opened:
 
 def text_facts(data: bytes, where: str) -> Facts:
     """Facts of a pasted text: logs in whatever form, `ollama ps`, unit files, `systemctl` output, words of clients."""
-    found = pasted.facts_of(data, where)
+    return _needed(pasted.facts_of(data, where), where)
+
+
+def _chunks(file: BinaryIO) -> Iterator[bytes]:
+    return iter(lambda: file.read(1 << 18), b"")
+
+
+def _needed(found: Facts | None, where: str) -> Facts:
     if found is None:
         raise Failure(
             f"{where} holds no line of an Ollama server",

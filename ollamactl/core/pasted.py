@@ -9,7 +9,7 @@ of lines stay). Nothing is guessed from prose but what `parse/phrases` names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -30,7 +30,7 @@ from ollamactl.core.source import Missing
 
 SMALL = 4 << 20  # bytes of a text that is looked through for more than log lines
 LONGEST = 2000  # characters of a line
-ASIDE = 4000  # lines that are looked at so
+ASIDE = 2000  # lines that are looked at so
 
 _LOG_LINE = re.compile(
     r"\btime=\d{4}|\blevel=[A-Z]+ source=|^\W*\[GIN\]|\bollama(?:\.service|-serve|\.listener)?\[\d+\]:|^(?:llama|ggml|llm|load|print_info|slot|srv|"
@@ -90,20 +90,25 @@ _WORLDS = (
 def facts_of(data: bytes, where: str) -> Facts | None:
     """Facts of a pasted text; None where nothing in it is of an Ollama server or its surroundings."""
     if len(data) > SMALL or _is_binary(data[:4096]):
-        return _with_log(Facts(origin=f"log:{where}"), data, where)
+        return facts_of_long([data], where)
     text = data.decode("utf-8", "surrogateescape")
     split = _Splitter(where)
     rest = split.take(text)
     facts = split.facts()
-    return _with_log(facts, rest.encode("utf-8", "surrogateescape"), where)
+    return _with_log(facts, [rest.encode("utf-8", "surrogateescape")], where)
+
+
+def facts_of_long(chunks: Iterable[bytes], where: str) -> Facts | None:
+    """Facts of a long text, which is taken for a log alone, in one pass and constant memory."""
+    return _with_log(Facts(origin=f"log:{where}"), chunks, where)
 
 
 def _is_binary(head: bytes) -> bool:
     return head[:2] in (b"\xff\xfe", b"\xfe\xff") or head.count(b"\0") > len(head) // 8
 
 
-def _with_log(facts: Facts, data: bytes, where: str) -> Facts | None:
-    parsed = log.parse_log([data], where=where)
+def _with_log(facts: Facts, chunks: Iterable[bytes], where: str) -> Facts | None:
+    parsed = log.parse_log(chunks, where=where)
     start = _own(parsed.starts[-1]) if parsed.starts else None
     says = start is not None and _says(start)
     told = facts.told
@@ -144,7 +149,8 @@ def _own(start: Start) -> Start:
     if line is None or not start.first_line or start.first_line >= line:
         return start
     older = [e for e in start.events if (e.line or line) < line and e.kind not in EARLY]
-    if not older and not any((x.line or line) < line for x in (*start.loads, *start.recent, *start.failed)):
+    lines = [x.line for x in start.loads] + [r.line for r in (*start.recent, *start.failed)]
+    if not older and not any((at or line) < line for at in lines):
         return start
     counts = dict(start.counts)
     for event in older:

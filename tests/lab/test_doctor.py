@@ -1,5 +1,6 @@
 """Faults put into a live host: doctor names each, root cause first, and is quiet once they are gone."""
 
+# ruff: noqa: E501 - lines of logs and shells
 from __future__ import annotations
 
 import json

@@ -1,5 +1,6 @@
 """The mechanism of checks: needs, defaults, crashes, ignores, order, and what every check must have."""
 
+# ruff: noqa: E501 - lines of logs and shells
 from __future__ import annotations
 
 import re

@@ -293,12 +293,12 @@ def test_a_model_that_is_deleted_meanwhile(lab: Machine) -> None:
 
 
 def test_out_of_memory(lab: Machine) -> None:
-    dropin(lab, "10-memory.conf", "LimitAS=3G")
+    dropin(lab, "10-memory.conf", "LimitAS=2500M")
     sh(lab, "systemctl restart ollama")
     ollama.wait_answer(lab)
     ollama.api(lab, "/api/generate", {"model": CHAT})
     before = Before(lab)
-    done = ctl_json(lab, "apply", "--parallel", "256", "--override", "fit", "--override", "does_not_fit")
+    done = ctl_json(lab, "apply", "--parallel", "128", "--override", "fit", "--override", "does_not_fit")
     assert done["exit_code"] == 3, json.dumps(done["errors"] or done["data"])
     assert ids(done) == ["load_oom"], json.dumps(done["errors"])
     before.holds()

@@ -18,7 +18,7 @@ from tests.lab.test_apply import OURS, environ, etc
 from tests.lab.trust.host import FOREIGN, Before, clean, ended, exists, started, until
 
 pytestmark = pytest.mark.lab
-SLOW = ("apply", "--parallel", "2", "--set", "STANDIN_LOAD_DELAY=5", *FOREIGN, "--model", CHAT)
+SLOW = ("apply", "--parallel", "2", "--set", "STANDIN_LOAD_DELAY=3", *FOREIGN, "--model", CHAT)
 BOOT = "/etc/systemd/system/ollamactl-recover.service"
 
 

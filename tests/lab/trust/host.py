@@ -71,7 +71,7 @@ def exists(machine: Machine, path: str) -> bool:
 
 def between_write_and_reload(machine: Machine, do: Callable[[], None], *args: str) -> dict[str, Any]:
     """An apply that dawdles once its drop-in is in place, before systemd is told; `do` happens meanwhile."""
-    delay = "inject=renameat:delay_exit=2500000:when=3"  # the journal, the unit for the next boot, the drop-in
+    delay = "inject=renameat:delay_exit=1500000:when=3"  # the journal, the unit for the next boot, the drop-in
     process = started(machine, *args, before=["strace", "-qq", "-o", "/dev/null", "-e", "trace=renameat", "-e", delay])
     until(lambda: exists(machine, OURS) or process.poll() is not None)
     do()
@@ -80,7 +80,7 @@ def between_write_and_reload(machine: Machine, do: Callable[[], None], *args: st
 
 def while_loading(machine: Machine, do: Callable[[], None], *args: str) -> dict[str, Any]:
     """An apply whose model takes seconds to load; `do` happens once the new server has taken the request."""
-    process = started(machine, *args, "--set", "STANDIN_LOAD_DELAY=4", *FOREIGN, "--model", ollama.CHAT)
+    process = started(machine, *args, "--set", "STANDIN_LOAD_DELAY=2.5", *FOREIGN, "--model", ollama.CHAT)
     until(lambda: "STANDIN_LOAD_DELAY" in environ_without_ids_or_none(machine))
     until(
         lambda: machine.run(["pgrep", "-x", "llama-server"], check=False).returncode == 0 or process.poll() is not None

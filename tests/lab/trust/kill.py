@@ -25,7 +25,7 @@ pid=$(systemctl show -P MainPID ollama)
 value=$(tr '\0' '\n' </proc/$pid/environ 2>/dev/null | grep '^OLLAMA_NUM_PARALLEL=')
 serves=no; curl -sf --max-time 5 http://127.0.0.1:11434/api/version >/dev/null && serves=yes
 reload=$(systemctl show -P NeedDaemonReload ollama)
-open=no; ls -A /var/lib/ollamactl 2>/dev/null | grep -v -x -e lock -e history && open=yes
+open=no; ls -A /var/lib/ollamactl 2>/dev/null | grep -qvx -e lock -e history && open=yes
 echo "STATE $etc value=${value#*=} serves=$serves reload=$reload open=$open"
 """
 

@@ -44,6 +44,8 @@ class Call:
     @property
     def writes(self) -> bool:
         """Whether it can change the host, or begins to."""
+        if self.name in ("fchown", "fchmod", "lchown", "chmod", "fsetxattr"):
+            return False  # between the open and the write of a temporary file: nothing differs to the call after
         if self.name == "openat":
             return self.ours and ("O_WRONLY" in self.arguments or "O_CREAT" in self.arguments)
         if self.name == "sendmsg":

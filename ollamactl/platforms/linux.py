@@ -31,7 +31,7 @@ def render(unit: str, managed: Managed) -> tuple[str | None, str | None]:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 (not HTML; values are quoted for systemd before they get here)
+        autoescape=False,
     )
     try:
         environment, assignments = dropin.environment_lines(managed), dropin.env_file_lines(managed)

@@ -170,7 +170,8 @@ def kinds(name: str) -> dict[str, int]:
 
 
 NORMAL = {
-    "cloud_unreachable", "template_missing", "system_memory", "prompt_cache_enabled", "prompt_cache", "slot_launched"
+    "cloud_unreachable", "template_missing", "system_memory", "prompt_cache_enabled", "prompt_cache", "slot_launched",
+    "host_memory_projection",
 }  # fmt: skip
 SAYS: dict[str, dict[str, int]] = {
     "06c-kv-q8_0-fa-unset": {"flash_attention_forced_on": 1},

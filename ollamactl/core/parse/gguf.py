@@ -26,7 +26,7 @@ MAX_TENSORS = 100_000
 MAX_STRINGS = 3_000_000  # of all arrays together; the largest vocabulary with merges is below 800,000
 MAX_KEPT_TEXT = 1024
 MAX_KEPT_ARRAY = 4096  # per-layer arrays have one value a block, and no model has this many
-CHUNK = 4 << 20
+CHUNK = 2 << 20
 
 _U32, _U64 = _Layout("<I"), _Layout("<Q")
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
@@ -146,8 +146,8 @@ class _Cursor:
                 for left in range(left, 0, -1):  # noqa: B007, B020 - left is what remains when a chunk ends
                     index += 8 + unpack(buffer, index)[0]
                 left = 0
-            except _StructError:
-                pass  # the next length is beyond this chunk
+            except (_StructError, OverflowError):
+                pass  # the next length is beyond this chunk, or was no length: then beyond the file
             self.position = self.base + index
             if self.position > self.size:
                 raise GgufError(f"a text of {what} reaches beyond the end of the file ({self.size} bytes)")

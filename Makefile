@@ -11,6 +11,9 @@ PACKAGES := systemd systemd-container dbus libsystemd-dev python3-pystemd pkg-co
 	python3-venv python3-click python3-psutil python3-jinja2 iproute2 procps curl strace nginx-light chromium \
 	ca-certificates
 
+# Tests that neither boot a machine nor load a model, but for those that are marked.
+LIGHT := tests/unit tests/contract tests/machines tests/system
+
 .PHONY: help setup demo test test-unit test-lab test-engine check bench engine-grid lint clean
 
 help:
@@ -35,11 +38,14 @@ demo: setup
 	$(BIN)/python -m tests.lab.demo
 
 check: lint
-	$(BIN)/pytest tests/unit tests/contract tests/machines tests/system -m "not lab and not engine"
+	$(BIN)/pytest $(LIGHT) -m "not lab and not engine"
 
+test: export OLLAMACTL_LAB = $(if $(filter 0,$(ROOT)),required,)
 test: lint
 	@if [ "$(ROOT)" != 0 ]; then echo "without root: the tests that boot a machine are left out (sudo make test)"; fi
-	OLLAMACTL_LAB=$(if $(filter 0,$(ROOT)),required,) $(BIN)/pytest tests --ignore=tests/bench --durations=15
+	$(BIN)/pytest $(LIGHT) -m "not lab and not engine"
+	$(BIN)/pytest $(LIGHT) -m "lab or engine"
+	$(BIN)/pytest tests/engine tests/lab --durations=15
 
 test-lab: setup
 	OLLAMACTL_LAB=required $(BIN)/pytest tests/lab

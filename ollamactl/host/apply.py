@@ -14,7 +14,7 @@ import msgspec
 
 from ollamactl.core import settings
 from ollamactl.core.cause import cause
-from ollamactl.core.facts import Complaint, Facts
+from ollamactl.core.facts import Complaint, Effective, Facts
 from ollamactl.core.feeds import Collector
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.parse import journal as journal_lines
@@ -179,6 +179,7 @@ def _forward(
 ) -> tuple[Judgement, Facts, tuple[str, ...]]:
     assert before.service is not None
     began = time.monotonic()
+    will: Effective | None = None
     if plan.reload:
         cursor = _cursor(ctx, before)
         journal.do_files(entry)
@@ -186,12 +187,12 @@ def _forward(
         what = "files written, systemd reloaded" if entry.files else "systemd reloaded"
         ctx.report.step(what, seconds=time.monotonic() - began)
         _check_complaints(ctx, plan, cursor, before)
-        _check_effective(ctx, plan)
+        will = _check_effective(ctx, plan)
     if not plan.running and not ctx.start:
         facts = gather(ctx.host, plan.unit)
         ctx.report.note(f"{plan.unit} is {before.service.active_state}: not started (--start starts it)")
         return judge(facts, plan.wanted), facts, ()
-    ollama_host = _planned_host(ctx, plan)
+    ollama_host = (will.value("OLLAMA_HOST") or "") if will is not None else _planned_host(ctx, plan)
     if plan.running and not plan.restart:
         _check_config(ctx, plan)
         ctx.report.note(f"{plan.unit} keeps running: what it was started with stays the same")
@@ -227,7 +228,7 @@ def _check_complaints(ctx: Context, plan: Plan, cursor: str, before: Facts) -> N
         raise Lost(*(Mismatch("dropin_refused_by_systemd", "", "drop-in", said.format(c.text)) for c in wrong))
 
 
-def _check_effective(ctx: Context, plan: Plan) -> None:
+def _check_effective(ctx: Context, plan: Plan) -> Effective:
     """The environment that systemd will pass, computed anew from what it now has: a later file that wins is found
     here, before the restart, with nothing harmed."""
     fields = ("service", "unit_files", "env_files", "manager_environment", "effective")
@@ -245,6 +246,7 @@ def _check_effective(ctx: Context, plan: Plan) -> None:
     shown = [f"{c.name.removeprefix('OLLAMA_').lower()} {'(secret)' if c.secret else c.new}" for c in plan.changes]
     if shown:
         ctx.report.step(f"systemd will pass {', '.join(shown)} (checked before the restart)")
+    return facts.effective
 
 
 def _planned_host(ctx: Context, plan: Plan) -> str:

@@ -1,0 +1,96 @@
+"""What ExecStart= names and systemd cannot execute."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.checks.service import LOOP
+from ollamactl.core.facts import Facts, Service
+from ollamactl.core.needs import NO_SIGNS, Signs
+
+
+@check(weight=92, explains=LOOP)
+def exec_path_missing(facts: Facts, signs: Signs = NO_SIGNS, service: Service | None = None) -> Iterator[Finding]:
+    """The program that ExecStart= names is not there.
+
+    Why: the installer puts it in /usr/local/bin, packages in /usr/bin; a unit of the other kind fails with 203/EXEC.
+    Seen: systemd's line with the path, and the file that is missing.
+    Do: correct ExecStart=.
+    """
+    found = signs.of("unit:exec_failed", "unit:exec_missing")
+    for event in found:
+        program = event.fields.get("program", "").strip("'\"")
+        why = event.fields.get("why", "")
+        if any(" " in e.fields.get("program", "").strip("'\"") for e in found):
+            return  # quotes around the whole command
+        if not program or "EXEC" not in event.fields.get("step", "EXEC"):
+            continue
+        if re.search(r"(?i)permission|exec format", why):
+            continue
+        yield Finding(
+            "error",
+            f"{program or 'the program of ExecStart='} is not there: 203/EXEC",
+            signs.lines("unit:exec_failed", "unit:exec_missing", "unit:main_exited"),
+            f"command -v ollama; sudo systemctl edit --full {service.id if service else 'ollama'}"
+            "    # ExecStart= with that path",
+        )
+        return
+    argv = service.exec_start if service else ()
+    state = (facts.paths or {}).get(argv[0]) if argv else None
+    if service and argv and state is not None and state.missing is not None and state.missing.kind == "absent":
+        yield Finding(
+            "error",
+            f"ExecStart= names {argv[0]}, which does not exist",
+            (f"ExecStart={' '.join(argv)}",),
+            f"command -v ollama; sudo systemctl edit --full {service.id}",
+        )
+
+
+@check(weight=93, explains=(*LOOP, "exec_path_missing", "malformed_env_assignment"))
+def execstart_203_exec(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+    """systemd cannot execute what ExecStart= names.
+
+    Why: quotes around the whole command make one path of it; a file without x, on noexec, of another machine or
+    with a wrong SELinux label is refused.
+    Seen: "Failed at step EXEC", "Unable to locate executable '/usr/bin/ollama serve'", status=203/EXEC.
+    Do: ExecStart=/usr/local/bin/ollama serve, without quotes.
+    """
+    for file in facts.unit_files or ():
+        for one in file.assignments:
+            if one.key == "ExecStart" and re.match(r"[\"'][^\"']*\s[^\"']*[\"']\s*$", one.value):
+                plain = one.value.strip("\"'")
+                yield Finding(
+                    "error",
+                    "ExecStart= has quotes around the whole command: systemd takes it for one path",
+                    (f"{file.path}:{one.line}: ExecStart={one.value}",),
+                    f"sudo sed -i '{one.line}s|.*|ExecStart={plain}|' {file.path} "
+                    "&& sudo systemctl daemon-reload && sudo systemctl restart ollama",
+                )
+                return
+    found = signs.of("unit:exec_failed", "unit:exec_missing")
+    status = signs.matching("203/exec", kinds=("unit:main_exited", "status_203"))
+    for event in found:
+        program, why = event.fields.get("program", "").strip(), event.fields.get("why", "")
+        quoted = " " in program.strip("'\"")
+        if quoted or re.search(r"(?i)permission|exec format", why):
+            said = (
+                f"systemd takes '{program}' for one path: quotes around the whole command"
+                if quoted
+                else (f"systemd may not execute {program}: {why}")
+            )
+            yield Finding(
+                "error",
+                said,
+                signs.quotes([*found, *status]),
+                "sudo systemctl edit --full ollama    # ExecStart=/usr/local/bin/ollama serve",
+            )
+            return
+    if status and not found:
+        yield Finding(
+            "error",
+            "systemd cannot execute the program of ExecStart=: 203/EXEC",
+            signs.quotes(status),
+            "systemctl cat ollama | grep ExecStart; command -v ollama",
+        )

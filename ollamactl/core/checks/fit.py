@@ -1,0 +1,255 @@
+"""Models that do not fit the GPU: weights, cache, buffers, and who else holds memory there."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+from ollamactl.core.checks.base import Finding, check, gib
+from ollamactl.core.checks.context import kv_bytes, newest, spilled
+from ollamactl.core.facts import Facts, Load, LogEvent
+from ollamactl.core.needs import NO_SIGNS, Signs
+from ollamactl.core.parse.engine import parse_size
+
+
+def _estimate(event: LogEvent) -> dict[str, float]:
+    """Numbers of a memory estimate (0.1.32 to 0.12.10): sizes in bytes, layers as counts."""
+    found: dict[str, float] = {}
+    for name, value in re.findall(r"([a-z_.]+)=\"?(\[[^\]]*\]|[0-9.]+ ?[KMGT]?i?B|\d+)\"?", event.text):
+        if value.startswith("["):
+            sizes = [parse_size(x) or 0 for x in re.findall(r"[0-9.]+ [KMGT]?i?B", value)]
+            found[name] = float(sum(sizes))
+            found[name + ".most"] = float(max(sizes, default=0))
+        elif value.isdigit():
+            found[name] = float(value)
+        else:
+            found[name] = float(parse_size(value.replace("B", " B") if re.search(r"\dB", value) else value) or 0)
+    return found
+
+
+def estimates(signs: Signs) -> list[tuple[LogEvent, dict[str, float]]]:
+    found = [(e, _estimate(e)) for e in signs.of("memory_estimate")]
+    return [(e, n) for e, n in found if "layers.model" in n and "library=cpu" not in e.text]
+
+
+def gpu_there(facts: Facts) -> bool:
+    """Whether anything says that a GPU is used or usable."""
+    start = facts.start
+    if start is not None and any(c.library.lower() not in ("cpu", "") for c in start.computes):
+        return True
+    return bool(facts.gpus) or (start is not None and any(x.offloaded and x.offloaded[0] for x in start.loads))
+
+
+@check(weight=40)
+def partial_offload(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+    """Part of the model runs on the CPU.
+
+    Why: weights, cache and buffers together are larger than the free VRAM; each token then waits for the CPU.
+    Seen: "offloaded N/M layers", PROCESSOR of `ollama ps`, size_vram below size.
+    Do: shorter context, fewer slots, a quantised cache or a smaller build: ollamactl plan shows what fits.
+    """
+    fix = "sudo ollamactl plan --context-length 4096 --parallel 1"
+    for model in facts.loaded or ():
+        if model.size and 0 < model.size_vram < model.size and model.size_vram / model.size < 0.995:
+            share = 100 * (1 - model.size_vram / model.size)
+            yield Finding(
+                "warning",
+                f"{share:.0f} % of {model.name} ({gib(model.size)}) is on the CPU",
+                (f"ollama ps: {model.name} {gib(model.size)}, {gib(model.size_vram)} on the GPU",),
+                fix,
+            )
+            return
+    if facts.loaded:
+        return
+    start = facts.start
+    load = newest(spilled(start), start) if start else None
+    if (load is not None and load.offloaded and load.offloaded[0] and load.gpu_layers is None) or (
+        load is not None and load.offloaded and 0 < load.offloaded[0] < load.offloaded[1] - 1
+    ):
+        on, of = load.offloaded or (0, 0)
+        if of - on <= 1 and not _old_engine(load):
+            return
+        said = f"{on} of {of} layers are on the GPU, the others on the CPU"
+        yield Finding("warning", said, (load.text, *_sizes(load)), fix)
+        return
+    for event, n in estimates(signs)[-1:] if not (start and start.loads) else ():
+        on, of = int(n.get("layers.offload", 0)), int(n.get("layers.model", 0))
+        if 0 < on < of:
+            yield Finding("warning", f"{on} of {of} layers fit on the GPU", signs.quotes([event]), fix)
+            return
+
+
+def _old_engine(load: Load) -> bool:
+    return load.gpu_layers is not None and load.gpu_layers < (load.offloaded or (0, 0))[1]
+
+
+def _sizes(load: Load) -> tuple[str, ...]:
+    kinds: dict[str, int] = {}
+    for buffer in load.buffers:
+        kinds[f"{buffer.kind} on {buffer.device}"] = kinds.get(f"{buffer.kind} on {buffer.device}", 0) + buffer.bytes
+    return (", ".join(f"{name} {gib(size)}" for name, size in kinds.items()),) if kinds else ()
+
+
+@check(weight=50, explains=("partial_offload", "discovery_ok_but_runner_cpu", "load_oom"))
+def kv_cache_exceeds_vram(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+    """The KV cache of the context that was asked for does not fit beside the model.
+
+    Why: it grows with context × slots, by an amount that depends on the architecture, not on the number of parameters.
+    Seen: cache and buffers of the load, or its estimate, beside the free VRAM.
+    Do: shorter context, q8_0 cache: ollamactl plan shows both.
+    """
+    start = facts.start
+    fix = "sudo ollamactl plan --context-length 8192 --kv-cache-type q8_0"
+    for load in [x for x in (start.loads if start else ()) if x.outcome == "loaded"][-1:]:
+        kv, weights = kv_bytes(load), sum(b.bytes for b in load.buffers if b.kind == "model")
+        on, of = load.offloaded or (0, 0)
+        if start is not None and load in spilled(start) and kv > weights * 0.6 and of - on > 1 and gpu_there(facts):
+            yield Finding(
+                "warning",
+                f"a KV cache of {gib(kv)} leaves room for {on} of {of} layers ({load.context:,} tokens × "
+                f"{load.slots or 1})",
+                (load.text, *_sizes(load)),
+                fix,
+            )
+            return
+    for event, n in estimates(signs)[-1:]:
+        on, of = int(n.get("layers.offload", 0)), int(n.get("layers.model", 0))
+        kv = int(n.get("memory.required.kv", n.get("required.kv", n.get("kv", 0))))
+        graph = n.get("memory.graph.full", n.get("graph.full", 0))
+        have = n.get("memory.available", n.get("available", 0))
+        full = n.get("memory.required.full", n.get("required.full", 0))
+        if on < of and have and kv + graph > have * 0.35 and kv > full * 0.25:
+            yield Finding(
+                "warning",
+                f"KV cache {gib(kv)} and graph {gib(graph)} do not fit beside the model: {on} of {of} "
+                "layers on the GPU",
+                signs.quotes([event]),
+                fix,
+            )
+            return
+    long = [m for m in facts.loaded or () if m.context and m.context > 32768 and m.size_vram < m.size * 0.9]
+    if long:
+        yield Finding(
+            "warning",
+            f"{long[0].name} has a context of {long[0].context:,} tokens and does not fit the GPU",
+            (
+                f"ollama ps: {long[0].name} {gib(long[0].size)}, {gib(long[0].size_vram)} on the GPU, "
+                f"CONTEXT {long[0].context}",
+            ),
+            fix,
+        )
+    elif signs.has("kv_too_large"):
+        yield Finding("warning", "the KV cache of that context does not fit", signs.lines("kv_too_large"), fix)
+
+
+@check(weight=52, explains=("partial_offload", "discovery_ok_but_runner_cpu", "kv_cache_exceeds_vram"))
+def below_minimum_vram_for_any_layer(signs: Signs) -> Iterator[Finding]:
+    """Not even one layer goes to the GPU though the sum would fit.
+
+    Why: the minimum is projector, its graph, the largest graph and two layers on each GPU; "required" is not the gate.
+    Seen: the estimate: 0 layers, and required below available.
+    Do: a smaller model or context; without the vision projector.
+    """
+    for event, n in estimates(signs)[-1:]:
+        have = n.get("memory.available", n.get("available", 0))
+        full = n.get("memory.required.full", n.get("required.full", 0))
+        kv = n.get("memory.required.kv", n.get("required.kv", 0))
+        if n.get("layers.offload") == 0 and 0 < full < have and kv < full * 0.4:
+            yield Finding(
+                "warning",
+                f"no layer is on the GPU though {gib(full)} are needed and {gib(have)} free: graphs and "
+                "projector come on top",
+                signs.quotes([event]),
+                "sudo ollamactl plan --context-length 2048",
+            )
+
+
+@check(weight=48, explains=("partial_offload",))
+def vram_used_by_other_process(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+    """Other programs hold the GPU's memory.
+
+    Why: what is free at the moment of the load decides how many layers go to the GPU.
+    Seen: the driver's list of processes, or the free memory of two loads.
+    Do: stop them, then load the model anew.
+    """
+    mine = {r.process.pid for r in facts.runners or ()} | {s.pid for s in facts.servers or ()}
+    other = [
+        (g, p)
+        for g in facts.gpus or ()
+        for p in g.processes
+        if p.pid not in mine and (p.used or 0) > 1 << 30 and not re.search(r"llama|ollama", p.name)
+    ]
+    spill = any(m.size_vram < m.size for m in facts.loaded or ())
+    if other:
+        held = sum(p.used or 0 for _, p in other)
+        names = ", ".join(sorted({f"{p.name or 'process'} ({p.pid})" for _, p in other})[:3])
+        yield Finding(
+            "warning" if spill else "info",
+            f"{gib(held)} of GPU memory is held by others: {names}",
+            tuple(f"GPU {g.index}: pid {p.pid} {p.name} {gib(p.used)}" for g, p in other[:5]),
+            "nvidia-smi; kill PID && ollama stop MODEL",
+        )
+        return
+    found = [(e, n) for e, n in (estimates(signs)) if n.get("memory.available") or n.get("available")]
+    for (e1, a), (e2, b) in itertools.pairwise(found):
+        same = abs(
+            a.get("memory.required.full", a.get("required.full", 0))
+            - b.get("memory.required.full", b.get("required.full", 0))
+        ) < (1 << 28)
+        free1, free2 = (n.get("memory.available", n.get("available", 0)) for n in (a, b))
+        if (
+            same
+            and min(free1, free2) < 0.85 * max(free1, free2)
+            and a.get("layers.offload") != b.get("layers.offload")
+        ):
+            yield Finding(
+                "warning",
+                f"{gib(free1)} were free at one load and {gib(free2)} at another: other programs use the GPU",
+                signs.quotes([e1, e2]),
+                "nvidia-smi",
+            )
+            return
+    if signs.has("gpu_memory_taken"):
+        yield Finding("warning", "other programs hold the GPU's memory", signs.lines("gpu_memory_taken"), "nvidia-smi")
+
+
+@check(weight=17)
+def size_understated_by_ps(facts: Facts) -> Iterator[Finding]:
+    """SIZE of a model with a sliding window is lower than what is held.
+
+    Why: Ollama keeps only the last KV line of each device; the full-attention cache is missing in it.
+    Seen: the engine's buffers beside SIZE.
+    Do: count with the buffers: ollamactl verify shows them.
+    """
+    start = facts.start
+    for model in facts.loaded or ():
+        for runner in facts.runners or ():
+            if runner.name != model.name:
+                continue
+            loads = [x for x in (start.loads if start else ()) if x.port == runner.port and x.buffers]
+            held = sum(b.bytes for b in loads[-1].buffers) if loads else 0
+            if held > model.size * 1.25 and held - model.size > (256 << 20):
+                yield Finding(
+                    "info",
+                    f"{model.name} holds {gib(held)}, `ollama ps` says {gib(model.size)}",
+                    (*(b.text for b in loads[-1].buffers if b.kind == "kv"), f"ollama ps: SIZE {gib(model.size)}"),
+                    "ollamactl verify",
+                )
+
+
+@check(weight=22)
+def memory_regression_after_upgrade(signs: Signs) -> Iterator[Finding]:
+    """A model takes more memory since an upgrade.
+
+    Why: estimates and graphs differ between releases.
+    Seen: SIZE of the same model and context before and after.
+    Do: compare releases with the same context; report it.
+    """
+    if signs.has("size_grew"):
+        yield Finding(
+            "info",
+            "the same model with the same context is larger since the upgrade",
+            signs.lines("size_grew"),
+            "ollama --version; ollama ps",
+        )

@@ -1,0 +1,236 @@
+"""NVIDIA GPUs: driver, modules, device nodes, and what a suspend or a container takes away."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.checks.gpu import CPU, cpu_only, gpus_of, used
+from ollamactl.core.facts import Facts, GpuDriver, Start
+from ollamactl.core.needs import Signs
+
+
+@check(weight=78, explains=CPU)
+def nvidia_driver_too_old(
+    signs: Signs, release: tuple[int, ...] = (), drivers: tuple[GpuDriver, ...] = (), start: Start | None = None
+) -> Iterator[Finding]:
+    """The NVIDIA driver is too old for this release.
+
+    Why: 0.30 needs 570 (550 from 0.30.11), 0.7 needs 525 (531 on Windows); older ones are passed over silently.
+    Seen: Ollama's or CUDA's own words, or the driver's version.
+    Do: upgrade the driver.
+    """
+    fix = "ubuntu-drivers install nvidia:580 || sudo apt install nvidia-driver-580    # then reboot"
+    if signs.has("nvidia_driver_too_old") and not (used(signs, start) and not _below(signs, start)):
+        snap = signs.has("snap_paths") or "/snap/" in " ".join(e.text for e in signs.of("nvidia_driver_too_old"))
+        if not snap:
+            fields = signs.of("nvidia_driver_too_old")[-1].fields
+            has, wants = fields.get("driver", ""), fields.get("required_driver", "")
+            said = f"the NVIDIA driver {has} is too old" + (f": {wants} is needed" if wants else " for this release")
+            yield Finding("error", said, signs.lines("nvidia_driver_too_old"), fix)
+        return
+    version = next((d.version for d in drivers if d.vendor == "nvidia" and d.version), "")
+    floor = (
+        570 if (0, 30) <= release < (0, 30, 11) else 550 if release >= (0, 30, 11) else 525 if release >= (0, 7) else 0
+    )
+    if version and floor and re.match(r"\d+", version) and int(version.split(".")[0]) < floor and not gpus_of(start):
+        yield Finding(
+            "error",
+            f"the NVIDIA driver {version} is too old: {floor} is needed by {'.'.join(map(str, release))}",
+            (f"driver: {version}",),
+            fix,
+        )
+        return
+    old = [c for c in gpus_of(start) if c.library.lower() == "cuda" and re.fullmatch(r"1[12]\.[01]|11\.\d+", c.driver)]
+    if signs.has("driver_version_told") and not gpus_of(start):
+        event = signs.of("driver_version_told")[-1]
+        major = int(re.sub(r"\D.*", "", event.fields.get("version", "0")) or 0)
+        if major and major < (floor or 525):
+            yield Finding(
+                "error",
+                f"the NVIDIA driver {event.fields['version']} is too old for this release",
+                signs.quotes([event]),
+                fix,
+            )
+    elif old and (0, 6, 7) <= release < (0, 30) and re.fullmatch(r"11\.\d+|12\.[01]", old[0].driver):
+        yield Finding(
+            "warning",
+            f"the driver offers CUDA {old[0].driver} only: releases from 0.7 need a newer one",
+            (old[0].text,),
+            fix,
+        )
+
+
+def _below(signs: Signs, start: Start | None) -> bool:
+    """Whether what was left out is a device that no library took."""
+    ids = {c.id for c in gpus_of(start)}
+    return any(
+        e.fields.get("device", "")
+        and e.fields["device"] not in ids
+        and not any(e.fields["device"] in c.text for c in gpus_of(start))
+        for e in signs.of("nvidia_driver_too_old")
+    )
+
+
+@check(weight=86, explains=(*CPU, "nvidia_uvm_not_loaded", "container_lost_gpu_cgroup", "service_started_before_gpu"))
+def driver_library_mismatch(signs: Signs, drivers: tuple[GpuDriver, ...] = ()) -> Iterator[Finding]:
+    """The NVIDIA library and the loaded kernel module are of different versions.
+
+    Why: the driver was updated and the old module is still loaded.
+    Seen: "Driver/library version mismatch", NVML 18, "forward compatibility was attempted".
+    Do: reboot, or reload the module.
+    """
+    told = next((d.problem for d in drivers if re.search(r"(?i)mismatch", d.problem)), "")
+    if signs.has("driver_mismatch", "kernel:driver_mismatch") or told:
+        yield Finding(
+            "error",
+            "the NVIDIA driver was updated and the old kernel module is still loaded",
+            (*signs.lines("driver_mismatch", "kernel:driver_mismatch"), told),
+            "sudo systemctl stop ollama; sudo reboot",
+        )
+
+
+@check(weight=80, explains=(*CPU, "gpu_lost_after_suspend", "service_started_before_gpu", "container_lost_gpu_cgroup"))
+def nvidia_uvm_not_loaded(signs: Signs, facts: Facts, world: str = "") -> Iterator[Finding]:
+    """The kernel module nvidia_uvm is not loaded.
+
+    Why: CUDA needs it and its device nodes; nvidia-smi does not. After a boot nobody may have loaded it yet.
+    Seen: no /dev/nvidia-uvm, or CUDA's error 999 right after a start.
+    Do: load it before the service.
+    """
+    fix = "sudo modprobe nvidia_uvm && sudo nvidia-modprobe -u -c=0; sudo systemctl restart ollama"
+    node = (facts.paths or {}).get("/dev/nvidia-uvm")
+    card = (facts.paths or {}).get("/dev/nvidiactl")
+    if (
+        node is not None
+        and node.missing is not None
+        and node.missing.kind == "absent"
+        and card is not None
+        and card.missing is None
+    ):
+        yield Finding(
+            "error", "nvidia_uvm is not loaded: there is no /dev/nvidia-uvm", ("stat /dev/nvidia-uvm: absent",), fix
+        )
+    elif signs.has("uvm_missing"):
+        yield Finding(
+            "error",
+            "nvidia_uvm is not loaded, or its device nodes are missing",
+            signs.lines("uvm_missing", "cuda_init_failed"),
+            fix,
+        )
+
+
+def _suspended(signs: Signs) -> bool:
+    return signs.has("kernel:suspend", "suspend")
+
+
+@check(weight=82, explains=(*CPU, "runner_crash_on_load", "service_started_before_gpu", "nvidia_uvm_not_loaded"))
+def gpu_lost_after_suspend(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
+    """The GPU was lost by suspend or hibernation.
+
+    Why: the NVIDIA driver loses its state; a restart of the service is not enough while the module stays loaded.
+    Seen: a GPU that worked, a suspend, and CUDA errors since.
+    Do: stop the service, reload nvidia_uvm, start it.
+    """
+    reload = "sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm"
+    fix = f"sudo systemctl stop ollama && {reload} && sudo systemctl start ollama"
+    errors = signs.of("cuda_init_failed", "gpu_error", "no_gpu_usable", "nvml_failed")
+    worked = any(x.offloaded and x.offloaded[0] for x in (start.loads if start else ())) or bool(gpus_of(start))
+    later = [e for e in signs.of("gpu_error") if re.search(r"(?i)unspecified|unknown error", e.text)]
+    if _suspended(signs) and (errors or cpu_only(start) or signs.has("uvm_in_use")):
+        yield Finding(
+            "error",
+            "the GPU was lost by a suspend",
+            signs.lines("kernel:suspend", "suspend", "uvm_in_use", "cuda_init_failed", "gpu_error", most=4),
+            fix,
+        )
+    elif signs.has("uvm_in_use") or (later and worked):
+        yield Finding(
+            "error",
+            "the GPU worked and then gave only errors: most often after a suspend",
+            signs.lines("gpu_error", "uvm_in_use"),
+            fix,
+        )
+
+
+@check(
+    weight=70,
+    explains=("no_gpu_found", "discovery_ok_but_runner_cpu", "runner_crash_on_load", "vram_recovery_timeout"),
+)
+def cuda_init_999(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
+    """CUDA cannot be initialised (999, unknown error).
+
+    Why: the driver's UVM state is broken, after a suspend or because nvidia_uvm is not loaded.
+    Seen: code 999 of CUDA.
+    Do: reload nvidia_uvm with the service stopped.
+    """
+    events = [e for e in signs.of("cuda_init_failed", "gpu_error", "cuda_999") if re.search(r"\b999\b", e.text)]
+    if events and not used(signs, start):
+        yield Finding(
+            "error",
+            "CUDA cannot be initialised: 999, unknown error",
+            signs.quotes(events),
+            "sudo systemctl stop ollama && sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm && sudo "
+            "systemctl start ollama",
+        )
+
+
+@check(
+    weight=82,
+    explains=(*CPU, "nvidia_uvm_not_loaded", "service_started_before_gpu", "daemon_reload_breaks_gpu_containers"),
+)
+def container_lost_gpu_cgroup(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
+    """A container lost its GPU while it ran.
+
+    Why: its device cgroup was rewritten; the nodes are there, and may no longer be opened.
+    Seen: "Failed to initialize NVML: Unknown Error", CUDA's 800 (not permitted).
+    Do: restart the container; with the systemd cgroup driver make the /dev/char links.
+    """
+    lost = [e for e in signs.of("nvml_failed") if "Unknown Error" in e.text]
+    lost += [e for e in signs.of("cuda_init_failed") if re.search(r"\b800\b", e.text)]
+    if lost and not signs.has("driver_mismatch") and not signs.has("daemon_reload_done"):
+        yield Finding(
+            "error",
+            "the container lost its GPU: the device cgroup no longer allows it",
+            signs.quotes(lost),
+            "docker restart ollama; sudo nvidia-ctk system create-dev-char-symlinks --create-all",
+        )
+
+
+@check(weight=83, explains=("container_lost_gpu_cgroup", *CPU))
+def daemon_reload_breaks_gpu_containers(signs: Signs) -> Iterator[Finding]:
+    """systemctl daemon-reload takes the GPU from running containers.
+
+    Why: with the systemd cgroup driver a reload applies device rules anew, without the GPU's nodes.
+    Seen: a daemon-reload, and NVML's "Unknown Error" in a container.
+    Do: make the /dev/char links, or use CDI or the cgroupfs driver.
+    """
+    lost = [e for e in signs.of("nvml_failed") if "Unknown Error" in e.text]
+    if signs.has("daemon_reload_done") and (lost or signs.has("containers_lose_gpu")):
+        yield Finding(
+            "warning",
+            "daemon-reload took the GPU from running containers",
+            (*signs.lines("daemon_reload_done"), *signs.quotes(lost)),
+            "sudo nvidia-ctk system create-dev-char-symlinks --create-all; docker restart ollama",
+        )
+
+
+@check(weight=70, explains=("cuda_init_999", "no_gpu_found", "nvidia_uvm_not_loaded", "service_started_before_gpu"))
+def vgpu_uvm_unsupported(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
+    """The virtual GPU has no unified memory.
+
+    Why: vGPU profiles do not offer UVM, which CUDA's allocator needs.
+    Seen: a GRID or vGPU device, and failing CUDA.
+    Do: pass the whole GPU through.
+    """
+    vgpu = signs.of("vgpu")
+    named = [c for c in gpus_of(start) if re.search(r"(?i)grid|vgpu", c.description + c.name)]
+    failing = signs.has("cuda_init_failed", "gpu_error", "load_failed") or cpu_only(start) or signs.has("uvm_missing")
+    if (vgpu or named) and failing:
+        yield Finding(
+            "error",
+            "the virtual GPU offers no unified memory (UVM)",
+            (*signs.quotes(vgpu), *(c.text for c in named[:1])),
+            "nvidia-smi -q | grep -i -A3 virtualization",
+        )

@@ -1,0 +1,172 @@
+"""The address that the server wants, and who holds it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ollamactl.core import settings
+from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.checks.service import LOOP
+from ollamactl.core.facts import Effective, Facts, Listener, Start
+from ollamactl.core.needs import NO_SIGNS, Signs
+
+
+def _owner(facts: Facts, port: int) -> Listener | None:
+    """Who listens on a port and is not the service's own process."""
+    if facts.service is None or facts.listeners is None:
+        return None
+    mine = {facts.service.main_pid} | {r.process.pid for r in facts.runners or ()}
+    for listener in facts.listeners:
+        if listener.port == port and listener.pid is not None and listener.pid not in mine:
+            same = next((s for s in facts.servers or () if s.pid == listener.pid), None)
+            if same is not None and facts.service.control_group and same.cgroup.endswith(facts.service.control_group):
+                continue
+            return listener
+    return None
+
+
+def wanted_port(effective: Effective | None) -> int:
+    value = (effective.value("OLLAMA_HOST") if effective else "") or ""
+    printed = settings.REGISTRY["OLLAMA_HOST"].read(value).printed
+    found = re.search(r":(\d+)$", printed)
+    return int(found[1]) if found else 11434
+
+
+@check(
+    weight=90,
+    explains=(
+        *LOOP,
+        "running_server_is_not_the_service",
+        "bind_error_shows_requested_address",
+        "client_server_version_mismatch",
+        "models_in_two_dirs",
+        "version_unknown",
+    ),
+)
+def port_in_use(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None) -> Iterator[Finding]:
+    """Another process holds the port that the server wants.
+
+    Why: a server started by hand, the desktop app or a second unit answers there; the service starts and dies.
+    Seen: the socket and its owner; "address already in use" in the journal.
+    Do: stop the other one, or give one of the two another OLLAMA_HOST.
+    """
+    lines = signs.lines("bind_error")
+    serves = start is not None and bool(start.listening) and not start.ended
+    service = facts.service
+    port = wanted_port(facts.effective)
+    owner = _owner(facts, port)
+    dead = service is not None and (not service.main_pid or service.sub_state == "auto-restart")
+    if owner is not None and (dead or lines):
+        who = f"{owner.name or 'a process'}, pid {owner.pid}"
+        restarts = (
+            (f"the unit was restarted {service.n_restarts} times and never serves",)
+            if service and service.n_restarts
+            else ()
+        )
+        yield Finding(
+            "error",
+            f"another process holds {owner.address}:{owner.port}: {who}",
+            (f"socket: LISTEN {owner.address}:{owner.port} {who}", *lines),
+            f"sudo kill {owner.pid} && sudo systemctl restart {service.id if service else 'ollama'}",
+            consequences=(*restarts, "settings of the service do not apply to who answers"),
+        )
+        return
+    if lines and not serves and not _hand_asked(signs, start, facts):
+        event = signs.of("bind_error")[-1]
+        address = event.fields.get("address", "the port")
+        tray = "Only one usage" in event.text
+        said = f"{address} is taken by another process, so the server cannot start"
+        fix = "taskkill /im ollama.exe /f" if tray else f"sudo ss -ltnp 'sport = :{address.rsplit(':', 1)[-1]}'"
+        if not tray:
+            fix += "    # its pid: sudo kill PID, then sudo systemctl restart ollama"
+        yield Finding("error", said, lines, fix)
+
+
+def _hand_asked(signs: Signs, start: Start | None, facts: Facts) -> bool:
+    """Whether the refused address differs from the one that somebody is shown to listen on."""
+    asked = [e.fields.get("address", "") for e in signs.of("bind_error")]
+    held = [x for x in facts.listeners or () if any(a.endswith(f":{x.port}") for a in asked)]
+    return bool(held) and all(not a.startswith(x.address) for x in held for a in asked)
+
+
+@check(weight=91, explains=("port_in_use", "bind_loopback_only", *LOOP))
+def bind_error_shows_requested_address(facts: Facts, signs: Signs, start: Start | None = None) -> Iterator[Finding]:
+    """The bind error names the address that was asked for, not the one in use.
+
+    Why: a server on 127.0.0.1 also keeps 0.0.0.0 of the same port from being bound; the message says nothing of it.
+    Seen: the refused address beside the one on which a server listens.
+    Do: ask for the real listener.
+    """
+    events = signs.of("bind_error")
+    if not events:
+        return
+    asked = events[-1].fields.get("address", "")
+    port = asked.rsplit(":", 1)[-1]
+    held = [x for x in facts.listeners or () if str(x.port) == port]
+    loopback = next((f"{x.address}:{x.port} {x.name}" for x in held if x.address in ("127.0.0.1", "::1")), "")
+    loopback = loopback or next(
+        (s.listening for s in (facts.log.starts if facts.log else ()) if s.listening == f"127.0.0.1:{port}"), ""
+    )
+    wild = asked.startswith(("0.0.0.0:", "[::]:", ":"))
+    if wild and loopback:
+        yield Finding(
+            "error",
+            f"{asked} was asked for; what holds the port listens on {loopback}",
+            signs.lines("bind_error"),
+            f"sudo ss -ltnp 'sport = :{port}'",
+        )
+
+
+@check(weight=60)
+def bind_refused(signs: Signs) -> Iterator[Finding]:
+    """The server may not listen on the address that it was given.
+
+    Why: the address is not one of this host, or the port is below 1024 and the service is not root.
+    Seen: the error of the start.
+    Do: correct OLLAMA_HOST.
+    """
+    if signs.has("bind_refused"):
+        event = signs.of("bind_refused")[-1]
+        said = f"{event.fields.get('address', 'the address')} cannot be listened on: {event.fields.get('why', '')}"
+        yield Finding("error", said, signs.lines("bind_refused"), "sudo ollamactl apply --host 127.0.0.1:11434")
+
+
+@check(weight=70)
+def running_server_is_not_the_service(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+    """The server that answers is not the service.
+
+    Why: a server started by hand has the user's environment, home and models; the unit's settings do not reach it.
+    Seen: processes of `ollama serve` outside of the unit.
+    Do: stop it, and use the service.
+    """
+    service = facts.service
+    others = []
+    for server in facts.servers or ():
+        inside = service is not None and service.control_group and server.cgroup.endswith(service.control_group)
+        if (
+            service is not None
+            and not inside
+            and server.pid != service.main_pid
+            and not _other_unit(server.cgroup, facts)
+        ):
+            others.append(server)
+    if others:
+        one = others[0]
+        yield Finding(
+            "warning",
+            f"a server runs outside of {service.id if service else 'any unit'}: pid {one.pid}, user {one.user}",
+            (f"process {one.pid}: {' '.join(one.argv)} ({one.cgroup})",),
+            f"sudo kill {one.pid} && sudo systemctl restart {service.id if service else 'ollama'}",
+        )
+    elif signs.has("serve_by_hand") and signs.has("unit_is_active"):
+        yield Finding(
+            "warning",
+            "a server is started by hand beside the service: it has another environment and home",
+            signs.lines("serve_by_hand", "unit_is_active"),
+            "sudo systemctl restart ollama",
+        )
+
+
+def _other_unit(cgroup: str, facts: Facts) -> bool:
+    return any(cgroup.endswith(f"/{u.name}") for u in facts.units or ()) or "docker" in cgroup or "libpod" in cgroup

@@ -1,0 +1,68 @@
+"""Releases: too old, unknown, or two at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ollamactl.core.checks.base import Finding, check, quote
+from ollamactl.core.facts import Facts, Start
+from ollamactl.core.needs import NO_SIGNS, Signs
+
+
+@check(weight=60)
+def version_outdated(facts: Facts, signs: Signs = NO_SIGNS, release: tuple[int, ...] = ()) -> Iterator[Finding]:
+    """The release is older than the model, or than what is asked of it.
+
+    Why: new architectures and variables need a release that knows them.
+    Seen: "unknown model architecture", "requires a newer version", or a very old release.
+    Do: upgrade.
+    """
+    fix = "curl -fsSL https://ollama.com/install.sh | sh"
+    if signs.has("unknown_architecture", "needs_newer"):
+        kind = [e.fields.get("architecture", "") for e in signs.of("unknown_architecture")]
+        who = f" the architecture {kind[-1]}" if kind and kind[-1] else " a model"
+        yield Finding(
+            "error", f"this release does not know{who}", signs.lines("unknown_architecture", "needs_newer"), fix
+        )
+    elif () < release < (0, 6):
+        yield Finding(
+            "info",
+            f"release {'.'.join(map(str, release))} is old: newer models and settings need a newer one",
+            (quote(facts.start.listening_line) if facts.start else "",),
+            fix,
+            weight=4,
+        )
+
+
+@check(weight=70)
+def client_server_version_mismatch(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+    """The `ollama` command and the running server are of different releases.
+
+    Why: after an upgrade the old server still runs, or two installations are on the path.
+    Seen: `ollama --version` warns, or the two numbers.
+    Do: restart the server; remove the older installation.
+    """
+    if signs.has("client_version_differs"):
+        yield Finding(
+            "warning",
+            "the command and the running server are of different releases",
+            signs.lines("client_version_differs"),
+            "sudo systemctl restart ollama && ollama --version",
+        )
+
+
+@check(weight=5)
+def version_unknown(start: Start, release: tuple[int, ...]) -> Iterator[Finding]:
+    """The release is not known, or a build of one's own.
+
+    Why: what a setting means depends on the release; 0.0.0 is printed by builds without a version.
+    Seen: the `Listening on` line.
+    Do: ollama --version.
+    """
+    if start.listening and not release:
+        yield Finding(
+            "info",
+            f"the release is not known ({start.version or 'none printed'})",
+            (quote(start.listening_line),),
+            "curl -s http://127.0.0.1:11434/api/version",
+        )

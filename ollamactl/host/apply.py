@@ -26,7 +26,6 @@ from ollamactl.host import files, journal, serving, undo
 from ollamactl.host.context import (
     Context,
     Interrupted,
-    Kind,
     Lost,
     Report,
     Result,
@@ -35,13 +34,13 @@ from ollamactl.host.context import (
     signals_wait,
 )
 from ollamactl.host.files import Image
-from ollamactl.host.journal import Entry, FileUndo, ModelBefore, ServiceBefore
+from ollamactl.host.journal import Entry, FileUndo, Kind, ModelBefore, ServiceBefore
 from ollamactl.host.serving import VERIFY, LoadFailed, NotServing, gather
 from ollamactl.host.undo import recover, recover_first
 
 __all__ = [
-    "Context", "Interrupted", "Kind", "Report", "Result", "change", "prove", "recover", "recover_first",
-    "signals_raise", "signals_wait", "wait_for",
+    "Context", "Interrupted", "Kind", "Report", "Result", "change", "entry_for", "forward", "prove", "recover",
+    "recover_first", "signals_raise", "signals_wait", "wait_for",
 ]  # fmt: skip
 CONFIG = tuple(f for f in VERIFY if f not in ("listeners", "runners", "loaded", "connections"))  # before any load
 PROOF_KEEP_ALIVE = 300.0  # s that a model stays loaded which was loaded as a proof only
@@ -59,7 +58,7 @@ def change(
     `images` gives what files are to be, where that is more than the plan's text (a link, an owner)."""
     began = time.monotonic()
     assert before.service is not None
-    entry = _entry(ctx, plan, before, kind, images or {})
+    entry = entry_for(ctx, plan, before, kind, images or {})
     try:
         result = _change(ctx, plan, before, entry, models)
     except Interrupted as error:  # heard in the instant between two handlers; no other signal is heard after it
@@ -76,7 +75,7 @@ def _change(ctx: Context, plan: Plan, before: Facts, entry: Entry, models: tuple
     try:
         ctx.store.begin(entry)
         ctx.manager.arm(plan.unit)
-        found, facts, loaded = _forward(ctx, plan, before, entry, models)
+        found, facts, loaded = forward(ctx, plan, before, entry, models)
         deafen()
         undo.close(ctx, msgspec.structs.replace(entry, outcome="applied", summary=_summary(plan)))
         return Result(status="applied", entry=entry.id, judgement=found, after=facts, loaded=loaded)
@@ -94,7 +93,7 @@ def _change(ctx: Context, plan: Plan, before: Facts, entry: Entry, models: tuple
 def prove(ctx: Context, plan: Plan, before: Facts, models: tuple[str, ...]) -> Result:
     """Nothing is changed: the named models are loaded, and their runners must be as the settings say."""
     began = time.monotonic()
-    entry = _entry(ctx, plan, before, "apply", {})
+    entry = entry_for(ctx, plan, before, "apply", {})
     try:
         found, facts, loaded = _prove(ctx, plan, before, _only(entry, models), models, _planned_host(ctx, plan))
         wrong: tuple[Mismatch, ...] = ()
@@ -113,7 +112,7 @@ def prove(ctx: Context, plan: Plan, before: Facts, models: tuple[str, ...]) -> R
     )
 
 
-def _entry(ctx: Context, plan: Plan, before: Facts, kind: Kind, images: Mapping[str, Image]) -> Entry:
+def entry_for(ctx: Context, plan: Plan, before: Facts, kind: Kind, images: Mapping[str, Image]) -> Entry:
     """How everything is put back. Raises Failure where a file is no longer what the plan was made of."""
     assert before.service is not None
     undos = []
@@ -174,9 +173,11 @@ def _summary(plan: Plan) -> str:
 # -- forward --
 
 
-def _forward(
+def forward(
     ctx: Context, plan: Plan, before: Facts, entry: Entry, models: tuple[str, ...]
 ) -> tuple[Judgement, Facts, tuple[str, ...]]:
+    """Files, systemd, service, models: changed and proven. Raises what `undo.mismatches` understands; the undo is the
+    caller's."""
     assert before.service is not None
     began = time.monotonic()
     will: Effective | None = None

@@ -16,7 +16,6 @@ from ollamactl.core.verify import Judgement
 from ollamactl.host.journal import Store
 from ollamactl.host.serving import Manager
 
-Kind = Literal["apply", "rollback", "reset"]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 

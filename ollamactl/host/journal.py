@@ -23,6 +23,7 @@ from ollamactl.host import files
 from ollamactl.host.files import Image
 
 FOLDER = "/var/lib/ollamactl"
+Kind = Literal["apply", "rollback", "reset", "tune", "front"]
 Outcome = Literal["open", "applied", "restored", "not-restored"]
 
 
@@ -32,6 +33,7 @@ class FileUndo(msgspec.Struct, frozen=True):
     after: Image  # what this transaction writes there
     made: tuple[str, ...] = ()  # folders that it has to make first
     emptied: tuple[str, ...] = ()  # folders that it removes after the file, if they are empty then
+    between: tuple[str, ...] = ()  # digests of what this transaction wrote there before `after`
 
 
 class ModelBefore(msgspec.Struct, frozen=True):
@@ -56,7 +58,7 @@ class ServiceBefore(msgspec.Struct, frozen=True):
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     schema: int = 1
     id: int
-    kind: Literal["apply", "rollback", "reset"]
+    kind: Kind
     command: str
     user: str = ""
     unit: str
@@ -257,7 +259,7 @@ def _undo_file(change: FileUndo) -> bool:
     files.sweep(folder, name)
     now = files.image(change.path)
     if now != change.before:
-        if now.digest not in (change.after.digest, change.before.digest):
+        if now.digest not in (change.after.digest, change.before.digest, *change.between):
             return False
         files.restore(change.path, change.before)
     for made in reversed(change.made):

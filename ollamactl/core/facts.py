@@ -143,7 +143,87 @@ class Service(Record, frozen=True, kw_only=True):
     load_error: str = ""
     can_reload: bool = False
     drop_in_dirs_checked: tuple[str, ...] = ()
-    manager: Literal["system", "user"] = "system"
+    manager: Literal["system", "user", "launchd"] = "system"
+    way: str = ""  # where systemd does not run it: one of Way.kind
+    label: str = ""  # the launchd job that runs it now
+    domain: str = ""  # gui/501, system
+    log_path: str = ""  # the file that it prints to
+
+
+class Way(Record, frozen=True, kw_only=True):
+    """One way in which Ollama is started on a Mac. `unit` is the name that it is asked for by."""
+
+    unit: str
+    kind: Literal["brew", "agent", "daemon", "app", "own", "hand"]
+    domain: str = ""  # gui/501, user/501 or system
+    label: str = ""  # its own launchd job; empty for the app and for what was started by hand
+    plist: str = ""  # of that job
+    own_label: str = ""  # the job that stands in for it once we manage it
+    own_file: str = ""  # our file: that job's plist, brew's environment file, or the agent that sets variables at login
+    holds: Literal["plist", "brew-file", "session"] = "plist"  # what our file is
+    managed: bool = False  # our file is there
+    pid: int | None = None  # of `ollama serve`
+    app: str = ""  # folder of Ollama.app
+    log: str = ""
+    program: str = ""  # the server's program
+
+
+class Session(Record, frozen=True, kw_only=True):
+    """Who asks on a Mac, and for whom: the user at the screen, whose session starts agents and apps. `uid` is None
+    where nobody is logged in there."""
+
+    euid: int
+    uid: int | None = None
+    user: str = ""
+    home: str = ""
+    config_home: str = ""  # XDG_CONFIG_HOME, which decides where brew looks for its files
+
+
+class Brew(Record, frozen=True, kw_only=True):
+    program: str
+    version: str = ""
+    prefix: str = ""
+    reads_env_files: bool = False
+    env_file: str = ""  # where it looks for variables of the service
+
+
+class BrewService(Record, frozen=True, kw_only=True):
+    """An entry of `brew services info --json`. `command` is made from the formula and the environment file as they are
+    now; it is not what a running job has."""
+
+    name: str = ""
+    service_name: str = ""
+    running: bool | None = None
+    loaded: bool | None = None
+    pid: int | None = None
+    exit_code: int | None = None
+    user: str | None = None
+    status: str = ""  # started, stopped, none, error, other, …
+    file: str | None = None
+    registered: bool | None = None
+    loaded_file: str | None = None
+    command: str | None = None
+    log_path: str | None = None
+
+
+class AppSettings(Record, frozen=True, kw_only=True):
+    """What Ollama.app's own settings put into its server's environment, whatever the session has."""
+
+    path: str
+    schema: int = 0
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class UnifiedMemory(Record, frozen=True, kw_only=True):
+    """Memory that GPU and programs of a Mac share. `working_set` is what Metal lets a program use of it."""
+
+    total: int
+    working_set: int
+    source: str  # the setting that decides it, or `default`
+    pressure: Literal["", "normal", "warning", "critical"] = ""
+    swap_used: int = 0
+    wired: int | None = None
+    compressed: int | None = None
 
 
 class Assignment(Record, frozen=True, kw_only=True):
@@ -202,7 +282,8 @@ class Complaint(Record, frozen=True, kw_only=True):
 
 class Origin(Record, frozen=True, kw_only=True):
     """Where a variable's value comes from. `layer` is one of: manager, service (what systemd itself adds),
-    pass, environment, environment-file, unset, wrapper."""
+    pass, environment, environment-file, unset, wrapper; on a Mac also brew-file (brew's environment file) and app
+    (Ollama.app's own settings)."""
 
     layer: str
     file: str = ""
@@ -226,6 +307,77 @@ class Effective(Record, frozen=True, kw_only=True):
     def value(self, name: str) -> str | None:
         found = self.variables.get(name)
         return found.value if found else None
+
+
+# -- what else runs Ollama --
+
+
+class Compose(Record, frozen=True, kw_only=True):
+    """Which compose project a container belongs to, from its labels."""
+
+    project: str
+    service: str
+    folder: str = ""  # project.working_dir
+    files: tuple[str, ...] = ()  # project.config_files, in the order in which they are merged
+
+
+class Port(Record, frozen=True, kw_only=True):
+    """A port of a container: `address` and `host` are empty and 0 where it is not published."""
+
+    inside: int
+    host: int = 0
+    address: str = ""
+
+
+class Container(Record, frozen=True, kw_only=True):
+    """A container that runs Ollama, as `inspect` has it. `environment` is the image's and its own in one."""
+
+    engine: Literal["docker", "podman"]
+    id: str
+    name: str
+    image: str = ""
+    status: str = ""  # created, running, paused, restarting, exited, dead
+    pid: int = 0  # of its first process, as the host sees it
+    started: str = ""  # RFC 3339, as printed
+    exit_code: int = 0
+    error: str = ""
+    oom_killed: bool = False
+    restarts: int = 0
+    restart_policy: str = ""
+    environment: tuple[str, ...] = ()  # NAME=value
+    command: tuple[str, ...] = ()  # entrypoint and its arguments
+    ports: tuple[Port, ...] = ()
+    network: str = ""  # bridge, host, PROJECT_default, …
+    gpu: bool = False
+    gpu_requests: tuple[str, ...] = ()  # what was asked for: all, 0, nvidia.com/gpu=all, /dev/kfd, …
+    mounts: tuple[tuple[str, str], ...] = ()  # (volume or folder, where it is seen inside)
+    memory_max: int | None = None
+    log_driver: str = ""
+    compose: Compose | None = None
+    unit: str = ""  # the systemd unit that podman's label names (quadlet)
+
+
+Way = Literal[
+    "unit", "user-unit", "snap", "nixos", "docker", "podman", "compose", "quadlet", "kubernetes", "lxc", "openrc",
+    "runit", "hand", "app", "brew", "agent", "daemon",
+]  # fmt: skip
+
+
+class Install(Record, frozen=True, kw_only=True):
+    """One way in which Ollama runs, or is set up to run, on this host. `name` is a unit, a container, a service of
+    another init, or a command line."""
+
+    way: Way
+    name: str
+    pid: int | None = None
+    uid: int | None = None
+    running: bool = False
+    why: str = ""  # what shows it
+
+    @property
+    def key(self) -> str:
+        """How it is named on a command line (`--unit`)."""
+        return self.name if self.way in ("unit", "snap", "nixos") else f"{self.way}:{self.name}"
 
 
 # -- processes and sockets --
@@ -506,6 +658,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[Gpu, ...] | None = None
     drivers: tuple[GpuDriver, ...] | None = None
     units: tuple[UnitName, ...] | None = None  # services that run `ollama serve`
+    containers: tuple[Container, ...] | None = None  # those that run Ollama
+    installs: tuple[Install, ...] | None = None  # every way in which Ollama runs or could here
+    install: Install | None = None  # the one that is judged
     service: Service | None = None
     unit_files: tuple[UnitFile, ...] | None = None  # main unit, then drop-ins in systemd's order
     env_files: tuple[EnvFile, ...] | None = None
@@ -525,6 +680,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     loaded: tuple[LoadedModel, ...] | None = None
     installed: tuple[InstalledModel, ...] | None = None
     told: Told | None = None  # only of a pasted text
+    ways: tuple[Way, ...] | None = None  # macOS: how Ollama is started here
+    session: Session | None = None
+    brew: Brew | None = None
+    brew_service: BrewService | None = None
+    app_settings: AppSettings | None = None
+    unified: UnifiedMemory | None = None
     kernel: tuple[LogEvent, ...] | None = None  # lines of the kernel that say something, of this boot
     paths: dict[str, PathState] | None = None  # files and folders that checks look at, by path
 

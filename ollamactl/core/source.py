@@ -42,6 +42,7 @@ class Source(msgspec.Struct, frozen=True):
     timeout: float = 10.0
     limit: int = 64 << 20  # bytes of body kept at most
     any_exit: bool = False
+    merge: bool = False  # of a command: standard error belongs to the body (docker logs)
 
     @property
     def key(self) -> str:
@@ -85,8 +86,10 @@ def listing(pattern: str) -> Source:
     return Source("list", (pattern,))
 
 
-def command(*argv: str, timeout: float = 10.0, limit: int = 64 << 20, any_exit: bool = False) -> Source:
-    return Source("command", argv, timeout=timeout, limit=limit, any_exit=any_exit)
+def command(
+    *argv: str, timeout: float = 10.0, limit: int = 64 << 20, any_exit: bool = False, merge: bool = False
+) -> Source:
+    return Source("command", argv, timeout=timeout, limit=limit, any_exit=any_exit, merge=merge)
 
 
 def http(url: str, *, method: str = "GET", body: str = "", timeout: float = 5.0) -> Source:

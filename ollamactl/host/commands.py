@@ -11,7 +11,7 @@ import subprocess
 import time
 from collections.abc import Generator, Iterator
 
-from ollamactl.core.source import Missing
+from ollamactl.core.source import Missing, Source
 
 CHUNK = 256 << 10
 STDERR_KEPT = 8 << 10
@@ -36,16 +36,17 @@ def environment() -> dict[str, str]:
     return env | {"LC_ALL": "C.UTF-8", "SYSTEMD_PAGER": "", "SYSTEMD_COLORS": "0", "TERM": "dumb"}
 
 
-def run(argv: tuple[str, ...], timeout: float, limit: int, any_exit: bool, outcome: Outcome) -> Iterator[bytes]:
-    """Standard output of `argv` in chunks, at most `limit` bytes. No shell, no standard input, a process
-    group of its own, killed as a whole at the end. `timeout` counts waiting for the program, in seconds, not
-    the time that the consumer takes."""
+def run(source: Source, outcome: Outcome) -> Iterator[bytes]:
+    """Standard output of a program (with `merge` standard error too) in chunks, at most `limit` bytes. No shell, no
+    standard input, a process group of its own, killed as a whole at the end. `timeout` counts waiting for the
+    program, in seconds, not the time that the consumer takes."""
+    argv = source.args
     try:
         process = subprocess.Popen(
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.STDOUT if source.merge else subprocess.PIPE,
             env=environment(),
             start_new_session=True,
             bufsize=0,
@@ -55,18 +56,18 @@ def run(argv: tuple[str, ...], timeout: float, limit: int, any_exit: bool, outco
         return
     tail = bytearray()
     try:
-        left = yield from _output(argv[0], process, tail, timeout, limit, outcome)
+        left = yield from _output(source, process, tail, outcome)
         if outcome.missing is None and not outcome.stderr.startswith("cut:"):
             try:
                 outcome.status = process.wait(max(left, 0.05))
             except subprocess.TimeoutExpired:
-                outcome.missing = Missing("timeout", f"{argv[0]}: did not end within {timeout:g} s")
+                outcome.missing = Missing("timeout", f"{argv[0]}: did not end within {source.timeout:g} s")
     finally:
         _end(process)
     said = tail.decode("utf-8", "replace").strip()
-    if not outcome.stderr:
+    if not outcome.stderr and not source.merge:
         outcome.stderr = said
-    if outcome.status and not any_exit:
+    if outcome.status and not source.any_exit:
         last = said.splitlines()[-1] if said else ""
         what = f"exit {outcome.status}" if outcome.status > 0 else f"signal {-outcome.status}"
         kind = "denied" if _refused(said) and os.geteuid() else "failed"
@@ -79,42 +80,41 @@ def run(argv: tuple[str, ...], timeout: float, limit: int, any_exit: bool, outco
 
 
 def _output(
-    program: str,
-    process: subprocess.Popen[bytes],
-    tail: bytearray,
-    timeout: float,
-    limit: int,
-    outcome: Outcome,
+    source: Source, process: subprocess.Popen[bytes], tail: bytearray, outcome: Outcome
 ) -> Generator[bytes, None, float]:
-    """Yields standard output, keeps the end of standard error; returns the seconds of patience left."""
-    assert process.stdout and process.stderr
+    """Yields standard output, keeps the end of standard error (of all, where they are one); returns the seconds of
+    patience left."""
+    assert process.stdout
     _widen(process.stdout.fileno())
-    left, room = timeout, limit
+    left, room = source.timeout, source.limit
     with selectors.DefaultSelector() as selector:
-        selector.register(process.stdout, selectors.EVENT_READ)
-        selector.register(process.stderr, selectors.EVENT_READ)
+        for pipe in (process.stdout, process.stderr):
+            if pipe is not None:
+                selector.register(pipe, selectors.EVENT_READ)
         while selector.get_map():
             began = time.monotonic()
             ready = selector.select(max(left, 0))
             left -= time.monotonic() - began
             if not ready:
-                outcome.missing = Missing("timeout", f"{program}: no end within {timeout:g} s")
+                outcome.missing = Missing("timeout", f"{source.args[0]}: no end within {source.timeout:g} s")
                 return left
             for key, _ in ready:
                 chunk = os.read(key.fd, CHUNK)
                 if not chunk:
                     selector.unregister(key.fileobj)
-                elif key.fileobj is process.stderr:
+                    continue
+                if source.merge or key.fileobj is process.stderr:
                     tail += chunk
                     del tail[:-STDERR_KEPT]
-                elif len(chunk) > room:
+                if key.fileobj is process.stderr:
+                    continue
+                if len(chunk) > room:
                     if room:
                         yield chunk[:room]
-                    outcome.stderr = f"cut: at {limit} bytes"
+                    outcome.stderr = f"cut: at {source.limit} bytes"
                     return left
-                else:
-                    room -= len(chunk)
-                    yield chunk
+                room -= len(chunk)
+                yield chunk
     return left
 
 

@@ -93,7 +93,7 @@ class LiveHost:
         not the time that the consumer takes."""
         outcome = commands.Outcome()
         if source.kind == "command":
-            chunks = commands.run(source.args, source.timeout, source.limit, source.any_exit, outcome)
+            chunks = commands.run(source, outcome)
         elif source.kind == "file":
             chunks = _file(source.args[0], source.limit, outcome)
         else:

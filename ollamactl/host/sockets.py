@@ -14,7 +14,7 @@ import msgspec
 
 from ollamactl.core.facts import Listener
 from ollamactl.core.parse.sockets import Row, Table, judge
-from ollamactl.core.source import Missing
+from ollamactl.core.source import Missing, command
 from ollamactl.host import commands, netns
 
 KEPT = 20_000  # rows of one reading at most
@@ -211,8 +211,8 @@ def _ss(port: int, pid: int | None, timeout: float, first: OSError) -> str:
     enter = ("nsenter", "-t", str(pid), "-n") if pid is not None and netns.differs(pid) else ()
     wanted = (f"sport = :{port}",) if port else ("-l",)
     outcome = commands.Outcome()
-    argv = (*enter, "ss", "-tianeH", *wanted)
-    text = b"".join(commands.run(argv, timeout, 16 << 20, False, outcome)).decode("utf-8", "replace")
+    source = command(*enter, "ss", "-tianeH", *wanted, timeout=timeout, limit=16 << 20)
+    text = b"".join(commands.run(source, outcome)).decode("utf-8", "replace")
     if outcome.missing:
         detail = f"inet_diag: {first.strerror}; {outcome.missing.detail}"
         raise Unsupported(Missing(outcome.missing.kind, detail, outcome.missing.hint))

@@ -1,10 +1,11 @@
-"""Which running containers use a GPU, as docker and podman tell it."""
+"""Which containers use a GPU and which run Ollama, as docker and podman tell it."""
 
 from __future__ import annotations
 
 import json
 
-from ollamactl.core.parse.containers import with_gpu
+from ollamactl.core.facts import Compose, Port
+from ollamactl.core.parse.containers import inspected, with_gpu, with_ollama
 from ollamactl.core.source import Missing
 from tests.hosts import TextHost, facts_of
 
@@ -15,6 +16,10 @@ def box(name: str, **config: object) -> dict[str, object]:
     return {"Name": f"/{name}", "HostConfig": config}
 
 
+def raw(*records: object) -> tuple[dict[str, object], ...]:
+    return inspected(json.dumps(records).encode())
+
+
 def test_every_way_of_giving_a_gpu_is_seen() -> None:
     boxes = [
         box("web", Devices=[], DeviceRequests=None, Runtime="runc"),
@@ -23,15 +28,20 @@ def test_every_way_of_giving_a_gpu_is_seen() -> None:
         box("node", Devices=[{"PathOnHost": "/dev/nvidia0", "PathInContainer": "/dev/nvidia0"}]),
         box("rocm", Devices=[{"PathOnHost": "/dev/kfd"}, {"PathOnHost": "/dev/dri"}]),
         box("cdi", Devices=[{"PathOnHost": "nvidia.com/gpu=all"}]),
+        box("request", DeviceRequests=[{"Driver": "cdi", "DeviceIDs": ["nvidia.com/gpu=0"], "Capabilities": None}]),
         box("sound", Devices=[{"PathOnHost": "/dev/snd"}]),
         box("other", DeviceRequests=[{"Capabilities": [["tpu"]]}, None]),
+        box("stopped", **ALL) | {"State": {"Running": False}},
     ]
-    assert with_gpu(json.dumps(boxes).encode()) == ("all", "runtime", "node", "rocm", "cdi")
+    assert with_gpu(raw(*boxes)) == ("all", "runtime", "node", "rocm", "cdi", "request")
 
 
 def test_what_is_no_such_reply_has_none() -> None:
-    for body in (b"", b"{}", b"[1]", b'[{"HostConfig":1}]', b"[" * 5000):
-        assert with_gpu(body) == ()
+    for body in (b"", b"{}", b"[1]", b"[" * 5000):
+        assert inspected(body) == ()
+    for config in (1, None, [], "x"):
+        wrong = {"HostConfig": config, "Config": config, "State": config, "NetworkSettings": config, "Mounts": config}
+        assert with_gpu(raw(wrong)) == () and with_ollama(raw(wrong), "docker") == ()
 
 
 def test_both_engines_are_asked_and_none_is_a_reason() -> None:
@@ -41,3 +51,58 @@ def test_both_engines_are_asked_and_none_is_a_reason() -> None:
     assert facts_of(TextHost(answers), fields=("gpu_containers",)).gpu_containers == ("all",)
     nothing = facts_of(TextHost({}), fields=("gpu_containers",))
     assert nothing.gpu_containers is None and nothing.why("gpu_containers").kind == "absent"
+
+
+def ollama(**changes: object) -> dict[str, object]:
+    """A container as docker 20 to 29 prints it, in the fields that are read."""
+    record: dict[str, object] = {
+        "Id": "ab" * 32,
+        "Name": "/ai-ollama-1",
+        "State": {"Status": "running", "Running": True, "Pid": 4321, "ExitCode": 0, "OOMKilled": False,
+                  "StartedAt": "2026-01-02T03:04:05.678901234Z"},
+        "RestartCount": 2,
+        "HostConfig": {"NetworkMode": "ai_default", "Memory": 8 << 30, "RestartPolicy": {"Name": "unless-stopped"},
+                       "LogConfig": {"Type": "json-file"}, "PortBindings": {"11434/tcp": [{"HostPort": "11434"}]},
+                       **ALL},
+        "Mounts": [{"Type": "volume", "Name": "models", "Destination": "/root/.ollama"}],
+        "Config": {"Env": ["OLLAMA_NUM_PARALLEL=2", "OLLAMA_HOST=0.0.0.0:11434", "UNSET"], "Cmd": ["serve"],
+                   "Entrypoint": ["/bin/ollama"], "Image": "ollama/ollama:latest",
+                   "Labels": {"com.docker.compose.project": "ai", "com.docker.compose.service": "ollama",
+                              "com.docker.compose.project.working_dir": "/srv/ai",
+                              "com.docker.compose.project.config_files": "/srv/ai/a.yaml,/srv/ai/b.yaml"}},
+        "NetworkSettings": {"Ports": {"11434/tcp": [{"HostIp": "0.0.0.0", "HostPort": "11500"},
+                                                    {"HostIp": "::", "HostPort": "11500"}], "9/udp": None}},
+    }  # fmt: skip
+    return record | changes
+
+
+def test_a_container_that_runs_ollama_is_read_in_full() -> None:
+    (found,) = with_ollama(raw(ollama()), "docker")
+    assert (found.name, found.pid, found.status, found.restarts) == ("ai-ollama-1", 4321, "running", 2)
+    assert found.environment == ("OLLAMA_NUM_PARALLEL=2", "OLLAMA_HOST=0.0.0.0:11434")
+    both = [Port(inside=11434, host=11500, address=address) for address in ("0.0.0.0", "::")]
+    assert found.ports == tuple(both)
+    assert found.compose == Compose(
+        project="ai", service="ollama", folder="/srv/ai", files=("/srv/ai/a.yaml", "/srv/ai/b.yaml")
+    )
+    assert found.gpu and found.gpu_requests == ("all",) and found.memory_max == 8 << 30
+    assert found.mounts == (("models", "/root/.ollama"),)
+
+
+def test_ollama_is_known_by_its_program_and_by_its_image_and_others_are_not() -> None:
+    def config(image: str, entry: list[str] | None, *cmd: str) -> dict[str, object]:
+        return {"Name": f"/{image}", "Config": {"Image": image, "Entrypoint": entry, "Cmd": list(cmd) or None}}
+
+    ours = (
+        config("ollama/ollama", ["/bin/ollama"], "serve"),
+        config("registry.example:5000/me/own@sha256:0", None, "/usr/local/bin/ollama", "serve"),
+        config("ghcr.io/x/ollama:rocm", ["/bin/sh", "-c"], "ollama serve & wait"),
+        config("base", ["tini", "--"], "ollama", "serve"),
+    )
+    others = (
+        config("ghcr.io/open-webui/open-webui:ollama", ["bash"], "start.sh"),
+        config("ollama-exporter", None, "./exporter"),
+        config("tool", ["ollama"], "pull", "x"),
+    )
+    assert len(with_ollama(raw(*ours), "docker")) == len(ours)
+    assert with_ollama(raw(*others), "docker") == ()

@@ -4,7 +4,7 @@ A feed is a function of the collector; its name is the field of `Facts`. Feeds a
 once. A feed that can't know its fact raises `Unknown` with the reason. Importing this package registers them all.
 """
 
-from ollamactl.core.feeds import api, log, machine, processes, service, surroundings
+from ollamactl.core.feeds import api, installs, log, machine, processes, service, surroundings
 from ollamactl.core.feeds.api import client_address
 from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown
 from ollamactl.core.feeds.log import journal_args, log_sources
@@ -16,6 +16,7 @@ __all__ = [
     "Unknown",
     "api",
     "client_address",
+    "installs",
     "journal_args",
     "log",
     "log_sources",

@@ -7,6 +7,7 @@ from ollamactl.core.facts import (
     InstalledModel,
     LoadedModel,
 )
+from ollamactl.core.feeds import installs
 from ollamactl.core.feeds.collector import Collector, Unknown, feed
 from ollamactl.core.govalues import address as split_address
 from ollamactl.core.parse import (
@@ -19,6 +20,12 @@ from ollamactl.core.source import Missing, http
 def address(c: Collector) -> str:
     """host:port to ask, from what the process was started with; wildcard addresses are asked on loopback."""
     value = None
+    if c.get("service") is None and (found := c.get("install")) is not None:
+        box = installs.container_of(c, found)
+        if box is not None and box.network != "host":
+            if where := installs.published(box):
+                return where
+            raise Unknown(Missing("absent", f"the container {box.name} publishes no port of its server"))
     if (has := c.get("process")) is not None and has.environ is not None:
         value = has.environ.get("OLLAMA_HOST", "")
     elif (begun := c.get("start")) is not None and begun.config is not None:

@@ -8,6 +8,7 @@ from ollamactl.core.facts import (
     Start,
     UnitFile,
 )
+from ollamactl.core.feeds import installs
 from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown, feed
 from ollamactl.core.parse import (
     journal,
@@ -51,7 +52,9 @@ def log_sources(
 
 @feed
 def log_(c: Collector) -> Log:
-    has = c.need("service")
+    has: Service | None = c.get("service")
+    if has is None:
+        return _apart(c)
     if not has.invocation_id and not c.whole_log:
         raise Unknown(Missing("absent", f"{has.id} was not started since boot"))
     sources = log_sources(has, c.get("unit_files") or (), whole=c.whole_log, last=c.lines)
@@ -70,10 +73,28 @@ def log_(c: Collector) -> Log:
 FEEDS["log"] = FEEDS.pop("log_")
 
 
+def _apart(c: Collector) -> Log:
+    """The log of a server that is no unit of systemd: all of it, or its head and its tail."""
+    found = installs.apart(c)
+    first, *rest = installs.log_source(c, found)
+    head = c.read(first)
+    if head.missing is not None:
+        raise Unknown(head.missing)
+    bodies = [head.body or b""]
+    if rest and head.stderr.startswith("cut:"):
+        bodies.append(c.body(rest[0]))
+    where = "journal" if first.args[0] == "journalctl" else " ".join(first.args[:2])
+    return log.parse_log(bodies, where=where if first.args[0] != "tail" else first.args[-1])
+
+
 @feed
 def start(c: Collector) -> Start:
-    has: Service = c.need("service")
+    has: Service | None = c.get("service")
     lines: Log = c.need("log")
+    if has is None:
+        if not lines.starts:
+            raise Unknown(Missing("absent", f"{lines.where} holds no start of a server"))
+        return lines.starts[-1]
     mine = lines.start_of(has.invocation_id)
     if mine is None and lines.where != "journal":  # a file: nothing ties a line to the invocation but its time
         since = (has.exec_main_start or 0.0) - 1.0

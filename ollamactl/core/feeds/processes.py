@@ -9,9 +9,11 @@ from ollamactl.core.facts import (
     LoadedModel,
     Process,
     Runner,
+    Service,
     Slot,
     Start,
 )
+from ollamactl.core.feeds import installs
 from ollamactl.core.feeds.collector import Collector, Unknown, feed
 from ollamactl.core.govalues import address as split_address
 from ollamactl.core.parse import (
@@ -29,10 +31,24 @@ def servers(c: Collector) -> tuple[Process, ...]:
 
 @feed
 def process(c: Collector) -> Process:
-    has = c.need("service")
+    """The server: MainPID of the service; where no unit of systemd runs Ollama, the process that serves instead."""
+    has: Service | None = c.get("service")
+    if has is None:
+        return _apart(c)
     if not has.main_pid:
         raise Unknown(Missing("absent", f"{has.id} is {has.active_state or 'not running'}: no process"))
     return c.record(native("process", str(has.main_pid)), Process)
+
+
+def _apart(c: Collector) -> Process:
+    found = installs.apart(c)
+    if not found.pid:
+        raise Unknown(Missing("absent", f"{found.key} does not run: no process"))
+    servers: tuple[Process, ...] = c.get("servers") or ()
+    for server in servers:  # a container's first process may be an init of its own
+        if found.pid in (server.pid, server.ppid):
+            return server
+    return c.record(native("process", str(found.pid)), Process)
 
 
 @feed

@@ -17,6 +17,7 @@ from ollamactl.core.facts import (
     UnitFile,
     UnitName,
 )
+from ollamactl.core.feeds import installs
 from ollamactl.core.feeds.collector import Collector, Reader, Unknown, feed
 from ollamactl.core.parse import (
     envfile,
@@ -37,7 +38,8 @@ def units(c: Collector) -> tuple[UnitName, ...]:
     """Every unit that runs `ollama serve`: by the name of its file, and by the cgroup of a running server, which
     also shows instances, transient units and those with other names."""
     _needs_systemd(c)
-    files = c.text(command("systemctl", "list-unit-files", "--no-legend", "--full", "--type=service", "ollama*"))
+    names_of = ("ollama*", "snap.ollama.*")
+    files = c.text(command("systemctl", "list-unit-files", "--no-legend", "--full", "--type=service", *names_of))
     names = [line.split()[0] for line in files.splitlines() if line.split()]
     for process in c.get("servers") or ():
         if found := re.search(r"/([^/]+\.service)(/|$)", process.cgroup):
@@ -51,7 +53,8 @@ def units(c: Collector) -> tuple[UnitName, ...]:
     for block in shown.text.split("\n\n"):
         has = systemctl.parse_show(block)
         argv = has.exec_start
-        if has.id and (_is_server(argv) or (has.load_state == "masked" and has.id == "ollama.service")):
+        named = has.id.startswith("snap.ollama.") or (has.load_state == "masked" and has.id == "ollama.service")
+        if has.id and (named or _is_server(argv)):
             running[has.id] = UnitName(name=has.id, load=has.load_state, active=has.active_state, sub=has.sub_state)
     return tuple(running.values())
 
@@ -66,6 +69,8 @@ def _needs_systemd(c: Collector) -> None:
 def unit(c: Collector) -> str:
     """The unit that is meant. Several and none named: unknown, with the list."""
     _needs_systemd(c)
+    if ":" in c.unit:  # docker:NAME and the like
+        raise Unknown(Missing("absent", f"{c.unit} is no unit of systemd"))
     if c.unit:
         return c.unit if c.unit.endswith(".service") else f"{c.unit}.service"
     known: tuple[UnitName, ...] = c.need("units")
@@ -138,6 +143,8 @@ def manager_environment(c: Collector) -> dict[str, str]:
 
 @feed
 def effective(c: Collector) -> Effective:
+    if c.get("service") is None and (box := installs.container_of(c, installs.apart(c))) is not None:
+        return installs.container_environment(box)
     return environment.effective(
         c.need("service"), c.need("unit_files"), c.need("env_files"), c.get("manager_environment"), c.need("extra")
     )

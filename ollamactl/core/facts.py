@@ -144,28 +144,29 @@ class Service(Record, frozen=True, kw_only=True):
     can_reload: bool = False
     drop_in_dirs_checked: tuple[str, ...] = ()
     manager: Literal["system", "user", "launchd"] = "system"
-    way: str = ""  # where systemd does not run it: one of Way.kind
+    way: str = ""  # where systemd does not run it: Launch.kind
     label: str = ""  # the launchd job that runs it now
     domain: str = ""  # gui/501, system
     log_path: str = ""  # the file that it prints to
 
 
-class Way(Record, frozen=True, kw_only=True):
+class Launch(Record, frozen=True, kw_only=True):
     """One way in which Ollama is started on a Mac. `unit` is the name that it is asked for by."""
 
     unit: str
-    kind: Literal["brew", "agent", "daemon", "app", "own", "hand"]
+    kind: Literal["brew", "agent", "daemon", "app", "hand"]
     domain: str = ""  # gui/501, user/501 or system
     label: str = ""  # its own launchd job; empty for the app and for what was started by hand
     plist: str = ""  # of that job
     own_label: str = ""  # the job that stands in for it once we manage it
-    own_file: str = ""  # our file: that job's plist, brew's environment file, or the agent that sets variables at login
+    own_file: str = ""  # our file: that job's plist, brew's environment file, or an agent that sets variables at login
     holds: Literal["plist", "brew-file", "session"] = "plist"  # what our file is
-    managed: bool = False  # our file is there
+    managed: bool = False  # our file is there, with something of ours
     pid: int | None = None  # of `ollama serve`
     app: str = ""  # folder of Ollama.app
+    app_pid: int | None = None
+    program: tuple[str, ...] = ()  # the server's command
     log: str = ""
-    program: str = ""  # the server's program
 
 
 class Session(Record, frozen=True, kw_only=True):
@@ -680,7 +681,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     loaded: tuple[LoadedModel, ...] | None = None
     installed: tuple[InstalledModel, ...] | None = None
     told: Told | None = None  # only of a pasted text
-    ways: tuple[Way, ...] | None = None  # macOS: how Ollama is started here
+    launches: tuple[Launch, ...] | None = None  # macOS: how Ollama is started here
     session: Session | None = None
     brew: Brew | None = None
     brew_service: BrewService | None = None

@@ -26,6 +26,7 @@ PURE = {
     "difflib", "enum", "fnmatch", "functools", "hashlib", "heapq", "inspect", "ipaddress", "itertools",
     "json", "math", "operator", "posixpath", "re", "shlex", "statistics", "string", "struct", "textwrap",
     "types", "typing", "unicodedata", "urllib.parse", "zlib", "msgspec",
+    "plistlib", "xml.parsers.expat",  # bytes to values, and its errors
 }  # fmt: skip
 IMPURE_CALLS = {"open", "exec", "eval", "input", "print", "breakpoint", "__import__"}
 IMPURE_MEMBERS = {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"), ("date", "today")}

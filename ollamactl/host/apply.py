@@ -42,7 +42,8 @@ __all__ = [
     "Context", "Interrupted", "Kind", "Report", "Result", "change", "entry_for", "forward", "prove", "recover",
     "recover_first", "signals_raise", "signals_wait", "wait_for",
 ]  # fmt: skip
-CONFIG = tuple(f for f in VERIFY if f not in ("listeners", "runners", "loaded", "connections"))  # before any load
+PROOF = tuple(f for f in VERIFY if f != "connections")  # who waits proves nothing
+CONFIG = tuple(f for f in PROOF if f not in ("listeners", "runners", "loaded"))  # before any load
 PROOF_KEEP_ALIVE = 300.0  # s that a model stays loaded which was loaded as a proof only
 
 
@@ -95,7 +96,9 @@ def prove(ctx: Context, plan: Plan, before: Facts, models: tuple[str, ...]) -> R
     began = time.monotonic()
     entry = entry_for(ctx, plan, before, "apply", {})
     try:
-        found, facts, loaded = _prove(ctx, plan, before, _only(entry, models), models, _planned_host(ctx, plan))
+        facts = gather(ctx.host, plan.unit, CONFIG)
+        where = (facts.effective.value("OLLAMA_HOST") if facts.effective else None) or ""
+        found, facts, loaded = _prove(ctx, plan, before, _only(entry, models), models, where, facts)
         wrong: tuple[Mismatch, ...] = ()
     except (Lost, Failure, OSError) as error:
         found, facts, loaded, wrong = Judgement(), before, (), undo.mismatches(error)
@@ -195,9 +198,9 @@ def forward(
         return judge(facts, plan.wanted), facts, ()
     ollama_host = (will.value("OLLAMA_HOST") or "") if will is not None else _planned_host(ctx, plan)
     if plan.running and not plan.restart:
-        _check_config(ctx, plan)
+        facts = _check_config(ctx, plan)
         ctx.report.note(f"{plan.unit} keeps running: what it was started with stays the same")
-        return _prove(ctx, plan, before, _only(entry, models), models, ollama_host)
+        return _prove(ctx, plan, before, _only(entry, models), models, ollama_host, facts)
     began = time.monotonic()
     ctx.report.working("restarting")
     ctx.manager.reset_failed(plan.unit)
@@ -207,8 +210,7 @@ def forward(
         ctx.manager.start(plan.unit, ctx.timeout)
     _wait_answer(ctx, plan.unit, ollama_host)
     ctx.report.step("restarted, answers" if plan.running else "started, answers", seconds=time.monotonic() - began)
-    _check_config(ctx, plan)
-    return _prove(ctx, plan, before, entry, models, ollama_host)
+    return _prove(ctx, plan, before, entry, models, ollama_host, _check_config(ctx, plan))
 
 
 def _cursor(ctx: Context, before: Facts) -> str:
@@ -266,18 +268,20 @@ def _wait_answer(ctx: Context, unit: str, ollama_host: str) -> None:
         raise Lost(Mismatch(why.id, "", "process", f"{error.text}: {why.text}", why.evidence)) from None
 
 
-def _check_config(ctx: Context, plan: Plan) -> None:
-    start = serving.wait_start(ctx.host, plan.unit, 5.0)
+def _check_config(ctx: Context, plan: Plan) -> Facts:
+    """All layers but the runner, once the server listens."""
+    facts = serving.wait_start(ctx.host, plan.unit, 5.0).facts(CONFIG, taken=time.time())
+    start = facts.start
     if start is None or start.config is None:
         ctx.report.note("this start printed no `server config` line: proven by the process's environment instead")
-        return
-    facts = gather(ctx.host, plan.unit, CONFIG)
+        return facts
     found = [m for m in judge(facts, plan.wanted).mismatches if m.name in plan.wanted and m.layer != "runner"]
     if found:
         raise Lost(*found)
     shown = [f"{n}={start.config[n] or '(empty)'}" for n in plan.asked if n in start.config and not _secret(n)]
     if shown:
         ctx.report.step(f"server config: {', '.join(shown)}")
+    return facts
 
 
 def _only(entry: Entry, models: tuple[str, ...]) -> Entry:
@@ -292,11 +296,11 @@ def _secret(name: str) -> bool:
 
 
 def _prove(
-    ctx: Context, plan: Plan, before: Facts, entry: Entry, models: tuple[str, ...], ollama_host: str
+    ctx: Context, plan: Plan, before: Facts, entry: Entry, models: tuple[str, ...], ollama_host: str, facts: Facts
 ) -> tuple[Judgement, Facts, tuple[str, ...]]:
-    """Every model that was loaded, and those named, in memory again; the runner and its memory as wanted."""
+    """Every model that was loaded, and those named, in memory again; the runner and its memory as wanted. `facts`
+    are those before the loads."""
     todo = {m.name: m for m in entry.models}
-    facts = gather(ctx.host, plan.unit, CONFIG if entry.models or models else VERIFY)
     for name in models:
         todo.setdefault(
             full_name(name), ModelBefore(full_name(name), serving.proof_keep_alive(facts, PROOF_KEEP_ALIVE))
@@ -307,6 +311,8 @@ def _prove(
         runner = next((r for r in reversed(facts.runners or ()) if r.slots), None)
         shown = f" with -c {runner.context_total} -np {runner.slots}" if runner else ""
         ctx.report.step(f"{model.name} loaded{shown}", seconds=took)
+    if not todo:
+        facts = gather(ctx.host, plan.unit, PROOF)
     named = tuple(full_name(n) for n in models)
     found = judge(facts, plan.wanted, named=named, proof=bool(todo))
     ours = {*plan.wanted, *plan.asked}
@@ -334,7 +340,7 @@ def _load(
         text = f"{error.text}: {why.text}" if why and why.text not in error.text else error.text
         kind = error.id if error.id == "model_not_found" or why is None else why.id
         raise Lost(Mismatch(kind, "", "runner", text, why.evidence if why else ())) from None
-    return gather(ctx.host, unit), took
+    return gather(ctx.host, unit, PROOF), took
 
 
 def _died(ctx: Context, unit: str, serves: tuple[str, int, int]) -> list[Mismatch]:

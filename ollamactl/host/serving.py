@@ -11,7 +11,8 @@ import msgspec
 
 from ollamactl.core import govalues
 from ollamactl.core.facts import Facts, LoadedModel, Start
-from ollamactl.core.feeds import Collector, client_address
+from ollamactl.core.feeds import Collector, Unknown, client_address
+from ollamactl.core.feeds.processes import descendants, listeners_of
 from ollamactl.core.parse import api
 from ollamactl.core.source import Host, http
 from ollamactl.errors import Failure
@@ -75,7 +76,7 @@ def wait_answer(host: Host, manager: Manager, unit: str, ollama_host: str, timeo
             first = now
         if now.main_pid:
             reading = host.read(http(url, timeout=min(2.0, max(0.1, until - time.monotonic()))))
-            if reading.missing is None and _owns(host, now.main_pid, url):
+            if reading.missing is None and _owns(Collector(host), now.main_pid, url):
                 if manager.state(unit).identity == now.identity:
                     return now
                 continue
@@ -84,23 +85,23 @@ def wait_answer(host: Host, manager: Manager, unit: str, ollama_host: str, timeo
         time.sleep(0.01)
 
 
-def _owns(host: Host, pid: int, url: str) -> bool:
+def _owns(c: Collector, pid: int, url: str) -> bool:
     """Whether the answer came from the unit's own process: it, or a child of it, listens on that port."""
-    collector = Collector(host)
-    listening = collector.get("listeners")
-    if listening is None:
-        return True
     port = int(url.rsplit(":", 1)[1].split("/")[0])
-    owners = {x.pid for x in listening if x.port == port and x.pid is not None}
-    return not owners or pid in owners
+    try:
+        owners = {x.pid for x in listeners_of(c, pid) if x.port == port and x.pid is not None}
+        return not owners or pid in owners or bool(owners & {x.pid for x in descendants(c, pid)})
+    except Unknown:
+        return True  # not to be seen
 
 
-def wait_start(host: Host, unit: str, timeout: float) -> Start | None:
-    """The log's account of this invocation, once it has its `Listening` line; what there is after `timeout`."""
+def wait_start(host: Host, unit: str, timeout: float) -> Collector:
+    """Facts of this invocation, read once its log has the `Listening` line; as they are after `timeout`."""
     until = time.monotonic() + timeout
     while True:
-        found: Start | None = Collector(host, unit).get("start")
-        if (found is not None and found.listening) or time.monotonic() > until:
+        found = Collector(host, unit)
+        start: Start | None = found.get("start")
+        if (start is not None and start.listening) or time.monotonic() > until:
             return found
         time.sleep(0.02)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from ollamactl.core.cause import cause
+from ollamactl.core.facts import Start
 from ollamactl.core.feeds import Collector
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.errors import Exit, Failure
@@ -87,7 +88,7 @@ def _serves_again(ctx: Context, entry: Entry, found: Undone) -> None:
     effective = Collector(ctx.host, entry.unit).get("effective")
     ollama_host = (effective.value("OLLAMA_HOST") if effective else None) or ""
     serving.wait_answer(ctx.host, ctx.manager, entry.unit, ollama_host, min(60.0, ctx.timeout))
-    start = serving.wait_start(ctx.host, entry.unit, 5.0)
+    start: Start | None = serving.wait_start(ctx.host, entry.unit, 5.0).get("start")
     for name, value in entry.values.items():
         has = (start.config or {}).get(name) if start else None
         if has is not None and has != value and not found.conflicts:

@@ -55,7 +55,12 @@ def _apart(c: Collector) -> Process:
 def listeners(c: Collector) -> tuple[Listener, ...]:
     """Of the service's own network, where it has one."""
     has: Process | None = c.get("process")
-    return c.record(native("listeners", *([str(has.pid)] if has else [])), tuple[Listener, ...])
+    return listeners_of(c, has.pid if has else None)
+
+
+def listeners_of(c: Collector, pid: int | None) -> tuple[Listener, ...]:
+    """Of the network that a process has; None is ours."""
+    return c.record(native("listeners", *([str(pid)] if pid is not None else [])), tuple[Listener, ...])
 
 
 @feed
@@ -73,7 +78,7 @@ def connections(c: Collector) -> Connections:
 def runners(c: Collector) -> tuple[Runner, ...]:
     """Children of the server that serve a model. A runner's port is asked only if that child owns it."""
     parent = c.need("process")
-    children = c.record(native("children", str(parent.pid)), tuple[Process, ...])
+    children = descendants(c, parent.pid)
     listening = c.get("listeners")
     found: list[Runner] = []
     for child in children:
@@ -102,6 +107,11 @@ def runners(c: Collector) -> tuple[Runner, ...]:
             )
         )
     return tuple(found)
+
+
+def descendants(c: Collector, pid: int) -> tuple[Process, ...]:
+    """All processes below one, nearest first."""
+    return c.record(native("children", str(pid)), tuple[Process, ...])
 
 
 def _load_of(c: Collector, port: int | None) -> Load | None:

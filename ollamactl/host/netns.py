@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import socket
 import threading
@@ -27,6 +26,8 @@ def make(pid: int | None, family: int, type: int, protocol: int = 0) -> socket.s
     failed: list[BaseException] = []
 
     def enter() -> None:
+        import ctypes
+
         try:
             fd = os.open(f"/proc/{pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
             try:

@@ -59,6 +59,7 @@ class Parser:
 
     def __init__(self, body: Callable[[bytes], None]) -> None:
         self.status: int | None = None
+        self.headers: dict[bytes, bytes] = {}  # names in small letters
         self.done = False
         self._body = body
         self._rest = b""
@@ -89,6 +90,8 @@ class Parser:
             if not b"HTTP/1.".startswith(rest[:7]):
                 raise NotHttp("not an HTTP answer")
             return rest
+        if len(head) > HEAD:
+            raise NotHttp("headers without an end")
         first, *lines = head.split(b"\r\n")
         words = first.split(b" ", 2)
         if not first.startswith(b"HTTP/1.") or len(words) < 2 or not words[1].isdigit():
@@ -98,6 +101,7 @@ class Parser:
             return after
         self.status = status
         headers = {k.strip().lower(): v.strip() for k, _, v in (line.partition(b":") for line in lines)}
+        self.headers = headers
         if headers.get(b"transfer-encoding", b"").lower().endswith(b"chunked"):
             self._state = "size"
         else:

@@ -12,6 +12,7 @@ import click
 from ollamactl.cli.common import chosen_unit, command_line, json_option, need, recorded_command, unit_option
 from ollamactl.core import plan as planning
 from ollamactl.core import settings
+from ollamactl.core.elsewhere import Advice, of_unit
 from ollamactl.core.facts import Facts
 from ollamactl.core.feeds import Collector
 from ollamactl.core.plan import Plan, Request
@@ -86,7 +87,50 @@ def apply(
     """
     request = _request(flags, sets, unsets, releases, models, overrides, adopt)
     screen = screens.Apply(Terminal(), quiet=as_json, diff=diff)
-    host = LiveHost()
+    try:
+        return _apply(LiveHost(), unit, request, screen, check, as_json, timeout, start, drain, cut, wait)
+    except (Elsewhere, Failure) as error:
+        found = error.advice if isinstance(error, Elsewhere) else _elsewhere(request, unit, error)
+        if found is None:
+            raise
+        from ollamactl.report.elsewhere import show
+
+        return show(screen.out, found, as_json)
+
+
+class Elsewhere(Exception):
+    """The settings of this server stand where ollamactl changes nothing; `advice` says what to do."""
+
+    def __init__(self, advice: Advice) -> None:
+        super().__init__(advice.said)
+        self.advice = advice
+
+
+def _elsewhere(request: Request, unit: str, error: Failure) -> Advice | None:
+    """What to do where no unit of systemd could be changed, but something runs Ollama here."""
+    if error.id not in ("no_unit", "unsupported", "absent", "denied", "pystemd_missing"):
+        return None
+    from ollamactl.core.elsewhere import advice
+
+    collector = Collector(LiveHost(), unit)
+    if collector.get("unit") is not None and collector.get("service") is not None:
+        return None
+    return advice(request, collector.facts(("install", "containers", "system")))
+
+
+def _apply(
+    host: LiveHost,
+    unit: str,
+    request: Request,
+    screen: screens.Apply,
+    check: bool,
+    as_json: bool,
+    timeout: float,
+    start: bool,
+    drain: float | None,
+    cut: bool,
+    wait: float,
+) -> int:
     if not check:
         linux.must_be_root(command_line())
     run = _Run(host, unit, request, screen)
@@ -154,6 +198,8 @@ class _Run:
         need(collector, *planning.NEEDS)
         self.facts = collector.facts((*planning.NEEDS, *planning.NICE), taken=time.time())
         self.screen.facts = self.facts
+        if self.facts.service is not None and (found := of_unit(self.request, self.facts.service)) is not None:
+            raise Elsewhere(found)
         extra, own = collector.need("extra"), linux.own_files(self.host, unit)
         request = self.request
         self.screen.memory_notes = []

@@ -42,7 +42,8 @@ def gpu_requests(record: Json) -> tuple[str, ...]:
         ids = _texts(request.get("DeviceIDs"))
         if any("gpu" in group for group in capabilities if isinstance(group, list)) or request.get("Driver") == "cdi":
             count = request.get("Count")
-            found += ids or (["all"] if count in (-1, None, 0) else [f"{count}"])
+            named = ids if any("=" in i for i in ids) else [f"device={','.join(ids)}"] if ids else []
+            found += named or (["all"] if count in (-1, None, 0) else [f"{count}"])
     if config.get("Runtime") == "nvidia":
         found.append("runtime nvidia")
     paths = [str(d.get("PathOnHost", "")) for d in _rows(config.get("Devices"))]

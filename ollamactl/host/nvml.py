@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from ollamactl.core.source import Missing
 
 PROC = "/proc/driver/nvidia"
+_NO_LIBRARY = "no libnvidia-ml.so.1"
 
 
 def read() -> tuple[bytes | None, Missing | None]:
@@ -21,6 +23,8 @@ def read() -> tuple[bytes | None, Missing | None]:
     minor] | null, "mig": bool | null, "slices": [like gpu], "processes": [{"pid", "used", "name"}] | null,
     "said": {what was asked: NVML's words}}`. Sizes in bytes.
     """
+    if _no_library():
+        return _without(Missing("absent", _NO_LIBRARY))
     try:
         import pynvml
     except ImportError:
@@ -44,11 +48,24 @@ def read() -> tuple[bytes | None, Missing | None]:
     return json.dumps(body).encode(), None
 
 
+def _no_library() -> bool:
+    """Most hosts have no NVIDIA driver: one look, and pynvml (8,000 lines) need not be imported to say so."""
+    if not sys.platform.startswith("linux"):
+        return False
+    import ctypes
+
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return True
+    return False
+
+
 def _why(pynvml: Any, error: Exception) -> Missing:
     code = getattr(error, "value", None)
     words = _words(pynvml, error)
     if code == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-        return Missing("absent", "no libnvidia-ml.so.1")
+        return Missing("absent", _NO_LIBRARY)
     if code == pynvml.NVML_ERROR_NO_PERMISSION:
         return Missing("denied", f"NVML: {words}", "sudo shows it" if os.geteuid() else "")
     return Missing("failed", f"NVML: {words}")

@@ -281,7 +281,8 @@ def _within(timeout: float, work: Callable[[], bytes]) -> bytes:
 
 def _native(source: Source, outcome: commands.Outcome) -> bytes:
     """`process PID`, `children PID`, `servers`, `sockets PORT [PID]`, `listeners [PID]`, `nvml`, `gpu_sysfs`,
-    `system`, `memory`. The PID of sockets and listeners is a process whose network namespace is looked at."""
+    `system`, `memory`, `session`, `app_settings PATH`. The PID of sockets and listeners is a process whose network
+    namespace is looked at."""
     name, *rest = source.args
     if name in ("process", "children", "servers"):
         from ollamactl.host import processes
@@ -294,6 +295,14 @@ def _native(source: Source, outcome: commands.Outcome) -> bytes:
         from ollamactl.host import machine
 
         return machine.system() if name == "system" else machine.memory()
+    if name == "session":
+        from ollamactl.host import session
+
+        return session.session()
+    if name == "app_settings":
+        from ollamactl.host import appdb
+
+        return appdb.settings(rest[0])
     if name == "nvml":
         from ollamactl.host import nvml
 

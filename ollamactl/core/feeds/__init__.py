@@ -4,14 +4,26 @@ A feed is a function of the collector; its name is the field of `Facts`. Feeds a
 once. A feed that can't know its fact raises `Unknown` with the reason. Importing this package registers them all.
 """
 
-from ollamactl.core.feeds import api, installs, log, machine, processes, service, surroundings
+from ollamactl.core.feeds import (
+    api,
+    installs,
+    log,
+    mac,
+    mac_files,
+    mac_memory,
+    machine,
+    processes,
+    service,
+    surroundings,
+)
 from ollamactl.core.feeds.api import client_address
-from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown
+from ollamactl.core.feeds.collector import FEEDS, MAC, Collector, Unknown
 from ollamactl.core.feeds.log import journal_args, log_sources
 from ollamactl.core.feeds.service import read_env_files
 
 __all__ = [
     "FEEDS",
+    "MAC",
     "Collector",
     "Unknown",
     "api",
@@ -20,6 +32,9 @@ __all__ = [
     "journal_args",
     "log",
     "log_sources",
+    "mac",
+    "mac_files",
+    "mac_memory",
     "machine",
     "processes",
     "read_env_files",

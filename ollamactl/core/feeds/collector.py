@@ -62,11 +62,22 @@ class Collector:
         if field in self.missing:
             return None
         try:
-            self.known[field] = FEEDS[field](self)
+            self.known[field] = self._feed(field)(self)
         except Unknown as unknown:
             self.missing[field] = unknown.missing
             return None
         return self.known[field]
+
+    def _feed(self, field: str) -> Feed:
+        """The feed of a field: on a Mac, the one that asks launchd where there is one."""
+        if field not in MAC:
+            return FEEDS[field]
+        host = self.get("system")
+        if host is not None and host.os == "darwin":
+            return MAC[field]
+        if field not in FEEDS:
+            raise Unknown(Missing("unsupported", "this is no Mac"))
+        return FEEDS[field]
 
     def need(self, field: str) -> Any:
         """A fact that another stands on; raises Unknown with its reason."""
@@ -88,8 +99,14 @@ class Collector:
 
 Feed = Callable[[Collector], Any]
 FEEDS: dict[str, Feed] = {}
+MAC: dict[str, Feed] = {}  # what is read another way there, and what there is only there
 
 
 def feed(function: Callable[[Collector], T]) -> Callable[[Collector], T]:
     FEEDS[function.__name__] = function
+    return function
+
+
+def mac(function: Callable[[Collector], T]) -> Callable[[Collector], T]:
+    MAC[function.__name__.rstrip("_")] = function
     return function

@@ -54,8 +54,8 @@ class Builder:
             self.new_input(embedding)  # the place for embeddings as input, never given back
         if on_host:
             self.embedding = self.nodes.expand(Tensor(embedding))
-        if graph.engine == NEWEST and self.part.first:
-            self.mix(embedding, on_host)
+        if graph.engine == NEWEST and self.part.first and (on_host or not hyper.family.positions):
+            self.mix(embedding, on_host)  # with learned positions, looked up after it, it stays on the host
         if not on_host:
             self.embedding = self.new_input(embedding)
         self.positions = self.new_input(4 * tok * hyper.position_parts)
@@ -99,6 +99,8 @@ class Builder:
     def turned(self, tensor: Tensor, matrix: Tensor | None) -> Tensor:
         if matrix is None:
             return tensor
+        if tensor.root is not None and tensor.size < tensor.root.size:  # a slice is copied before it is multiplied
+            tensor = Tensor(tensor.size, (tensor,), layout=tensor.layout)
         return self.view(Tensor(tensor.size, (matrix, self.view(tensor, "turn"))), tensor.layout)
 
     # -- tensors --
@@ -129,8 +131,14 @@ class Builder:
     def norm(self, tensor: Tensor, block: Block, name: str) -> Tensor:
         if name not in block.widths:
             return tensor
-        tensor = self.weigh(self.same(self.same(tensor)), block, name)
+        tensor = self.weigh(self.same(self.normed(tensor)), block, name)
         return self.same(tensor) if name.replace(".weight", ".bias") in block.widths else tensor
+
+    def normed(self, tensor: Tensor) -> Tensor:
+        """A norm without its weights. One by mean and variance makes a new tensor."""
+        if self.hyper.family.layer_norm:
+            return Tensor(tensor.size, (tensor,), layout=tensor.layout)
+        return self.same(tensor)
 
     def matrix(self, width: int, tensor: Tensor, block: Block, name: str) -> Tensor:
         made = self.weigh(self.make(width, tensor), block, name + ".weight")
@@ -194,7 +202,7 @@ class Builder:
         ):  # a slice of a fused matrix: the norm makes a new tensor
             tensor = Tensor(tensor.size, (tensor,), inplace=True, layout=layout)
             return self.same(tensor)
-        return self.same(self.same(tensor))
+        return self.same(self.normed(tensor))
 
     def roped(self, tensor: Tensor, layout: tuple[int, ...], width: int, fused: bool) -> Tensor:
         if not self.hyper.family.rope:
@@ -381,6 +389,7 @@ class Builder:
 
     def block(self, inp: Tensor, layer: Layer, block: Block, last: bool) -> Tensor:
         row = self.hyper.family
+        parallel = self.parallel(block)
         self.rows = self.tok
         normed = self.norm(inp, block, "attn_norm.weight") if "attn_norm.weight" in block.widths else inp
         if layer.s and row.recurrent == "delta":
@@ -392,10 +401,12 @@ class Builder:
         if last and not row.late_rows:
             self.rows = self.out
             cur, inp = self.picked_rows(cur), self.picked_rows(inp)
-            if row.parallel:
+            if parallel == "shared":
                 normed = self.picked_rows(normed)
-        if row.parallel:
+        if parallel:
             attended = cur
+            if parallel == "own":
+                normed = self.norm(inp, block, "ffn_norm.weight")
             cur = self.mixed(normed, layer, block)
             return self.same(self.same(cur, inp), attended)
         before = "ffn_norm.weight"
@@ -413,6 +424,13 @@ class Builder:
         cur = self.norm(cur, block, "post_ffw_norm.weight")
         cur = Tensor(cur.size, (cur, residual), inplace=True, layout=cur.layout)
         return self.add_per_layer(cur, block) if self.per_layer_width else cur
+
+    def parallel(self, block: Block) -> str:
+        """How attention and feed-forward stand beside each other, which some families leave to the file."""
+        how = self.hyper.family.parallel
+        if how == "own" and not self.hyper.keys.get("use_parallel_residual", 1):
+            return ""
+        return "" if how == "shared" and "ffn_norm.weight" in block.widths else how
 
     # -- what the gemma4 E models add to every block --
 
@@ -438,6 +456,11 @@ class Builder:
         cur = Tensor(cur.size, (cur, made), inplace=True, layout=cur.layout)
         return self.same(cur) if "layer_output_scale.weight" in block.widths else cur
 
+    def learned_positions(self) -> Tensor:
+        """Rows of the table of positions, looked up on the host."""
+        size = F * self.hyper.embedding * self.tok
+        return Tensor(size, (self.positions,)) if self.on_host else self.new_input(size)
+
     def bytes(self) -> int:
         """Build everything and lay it out."""
         hyper = self.hyper
@@ -456,8 +479,12 @@ class Builder:
                 self.table = self.view(self.table, "scaled table")
             else:
                 self.nodes.expand(self.table)
+        if hyper.family.positions and self.part.first:
+            cur = self.same(cur, self.learned_positions())
         if hyper.family.scaled_input and self.part.first:
             cur = self.same(cur)
+        if hyper.family.input_norm and self.part.first:
+            cur = self.same(self.same(self.normed(cur)))
         self.scaled = cur
         last = hyper.blocks - 1
         for number in _sample(hyper, self.part):

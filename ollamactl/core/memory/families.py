@@ -50,10 +50,12 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     positions: bool = False  # a learned position embedding among the inputs
     # How the graph is built, where it can be followed step by step (decoder.py).
     built: bool = True
-    parallel: bool = False  # the feed-forward takes the attention's input
+    layer_norm: bool = False  # norms by mean and variance: these cannot take the place of what they norm
+    parallel: Literal["", "shared", "own"] = ""  # the feed-forward takes the attention's normed input, or its own norm
     scaled_input: bool = False
     scaled_q: bool = False
     rope: bool = True
+    input_norm: bool = False  # the embeddings are normed before the first block
     squared: bool = False
     normed_v: bool = False
     turned_norm: bool = False  # queries and keys are normed after their rotation
@@ -67,8 +69,6 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
         return bool(keys.get("expert_weights_norm", 0)) if self.weights_normed is None else self.weights_normed
 
 
-_NO_GATE = Family(gate=False, built=False)
-_SQUARED = Family(gate=False, squared=True)
 _EMBEDDING = Family(cache="none", built=False)
 _OPENS = Window(period=4, when="positive")
 
@@ -89,14 +89,11 @@ FAMILIES: dict[str, Family] = {
             "hunyuan_vl",
             "ernie4_5",
             "granite",
-            "command-r",
             "glm4",
             "chatglm",
             "exaone",
             "smollm3",
             "phi3",
-            "stablelm",
-            "olmo",
             "baichuan",
             "xverse",
             "minicpm",
@@ -115,18 +112,28 @@ FAMILIES: dict[str, Family] = {
             "nanbeige",
             "talkie",
             "openelm",
-            "jais",
             "qwen3tts",
         ),
         Family(),
     ),
-    **dict.fromkeys(
-        ("starcoder2", "falcon", "phi2", "apertus", "gptneox", "codeshell", "mpt", "bloom", "jais2", "plm"), _NO_GATE
-    ),
-    "nemotron": _SQUARED,
-    "arcee": _SQUARED,
-    "gpt2": Family(built=False, gate=False, positions=True),
-    "starcoder": Family(built=False, gate=False, positions=True),
+    "olmo": Family(layer_norm=True),
+    "orion": Family(layer_norm=True),
+    "stablelm": Family(layer_norm=True, parallel="shared"),
+    "command-r": Family(layer_norm=True, parallel="shared"),
+    # -- without a gate --
+    "apertus": Family(gate=False),
+    "arcee": Family(gate=False, squared=True),
+    "plm": Family(built=False, gate=False),
+    **dict.fromkeys(("starcoder2", "codeshell"), Family(gate=False, layer_norm=True)),
+    **dict.fromkeys(("nemotron", "jais2"), Family(gate=False, squared=True, layer_norm=True)),
+    "falcon": Family(gate=False, layer_norm=True, parallel="shared"),
+    "phi2": Family(gate=False, layer_norm=True, parallel="shared", scaled_q=True),
+    "gptneox": Family(gate=False, layer_norm=True, parallel="own"),
+    "gpt2": Family(gate=False, layer_norm=True, rope=False, positions=True),
+    "starcoder": Family(gate=False, layer_norm=True, rope=False, positions=True),
+    "mpt": Family(gate=False, layer_norm=True, rope=False),
+    "bloom": Family(gate=False, layer_norm=True, rope=False, input_norm=True),
+    "jais": Family(layer_norm=True, rope=False),
     # -- no cache: embedding and diffusion models --
     **dict.fromkeys(
         (
@@ -166,7 +173,7 @@ FAMILIES: dict[str, Family] = {
         window=Window(pattern="array"), cache="from-start", per_layer_input=True, normed_v=True, scaled_input=True
     ),
     "gpt-oss": Family(window=Window(period=2), gating=3, weights_normed=False),
-    "cohere2": Family(window=Window(period=4), hole_plain="always", parallel=True),
+    "cohere2": Family(window=Window(period=4), hole_plain="always", parallel="shared", layer_norm=True),
     "cohere2moe": Family(built=False, window=Window(period=4, full_first=True, pattern="both"), dense_lead=True),
     "olmo2": Family(window=_OPENS),
     "exaone4": Family(window=Window(period=4, size=4096, when="deep")),

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("doctor", "Explain a check of doctor: why it matters, how it is seen, what to do."),
     "facts": ("facts", "Show what is known of this host, as JSON or in short."),
     "bundle": ("facts", "Write the raw readings, redacted, to a file for others to look at."),
+    "tune": ("tune", "Find the number of slots by loading and measuring; apply it if asked."),
     "probe": ("probe", "Send concurrent requests: who is served, queued, refused, how fast."),
     "front": ("front", "Show a reverse proxy that limits, authenticates and refuses early."),
     "history": ("history", "List the changes made here."),
@@ -108,7 +109,7 @@ def tell_open(args: list[str]) -> None:
     """Commands that only read say on standard error that a change is open, and leave it to those that change."""
     name = next((a for a in args if not a.startswith("-")), "")
     elsewhere = any(a in ("-h", "--help") or a.startswith("--from") for a in args)
-    changes = name in ("apply", "rollback", "reset", "recover") and "--check" not in args
+    changes = name in ("apply", "tune", "rollback", "reset", "recover") and "--check" not in args
     if name not in COMMANDS or changes or name == "history" or elsewhere:
         return
     if os.path.lexists("/etc/systemd/system/ollamactl-recover.service") or os.path.lexists(

@@ -96,3 +96,26 @@ def need(collector: Collector, *fields: str) -> None:
             missing: Missing = collector.missing[field]
             hint = missing.hint or ("run it with sudo" if missing.kind == "denied" else "")
             raise Failure(f"{missing.detail or missing}", hint=hint, id=missing.kind)
+
+
+def outputs(*paths: str | None) -> None:
+    """Files that a command will write at its end can be written: said before minutes of measuring, not after."""
+    import os
+
+    for path in filter(None, paths):
+        folder = os.path.dirname(os.path.abspath(path))
+        if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+            raise Failure(f"{folder} is no folder to write into", code=Exit.USAGE, id="usage")
+
+
+def write_file(path: str, text: str) -> None:
+    """A new file takes the place of an old one at once, or not at all."""
+    import os
+
+    beside = f"{path}.{os.getpid()}.new"
+    try:
+        with open(beside, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(beside, path)
+    except OSError as error:
+        raise Failure(f"{path}: {error.strerror}", code=Exit.USAGE, id="usage") from None

@@ -65,7 +65,7 @@ def plan(
     """
     asked = Asked(
         slots=slot_counts(parallel),
-        contexts=tuple(_tokens(item) for item in _items(context_length)),
+        contexts=token_counts(context_length),
         kinds=tuple(_kv(item) for item in _items(kv_cache_type)),
         auto=bool(parallel and "auto" in [item.lower() for item in _items(parallel)]),
     )
@@ -156,6 +156,10 @@ def slot_counts(text: str | None) -> tuple[int, ...]:
     return tuple(dict.fromkeys(found))
 
 
+def token_counts(text: str | None) -> tuple[int, ...]:
+    return tuple(_tokens(item) for item in _items(text))
+
+
 def _tokens(text: str) -> int:
     match = re.fullmatch(r"(\d{1,9})([kKmM]?)", text)
     count = int(match[1]) * {"": 1, "k": 1024, "m": 1 << 20}[match[2].lower()] if match else 0
@@ -186,5 +190,3 @@ def _bytes(text: str) -> int:
 
 def _usage(text: str, hint: str) -> Failure:
     return Failure(text, hint=hint, code=Exit.USAGE, id="usage")
-
-

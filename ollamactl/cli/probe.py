@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import sys
 
 import click
 
-from ollamactl.cli.common import color_option, json_option, unit_option
+from ollamactl.cli.common import color_option, json_option, outputs, unit_option, write_file
 from ollamactl.core.facts import Process
 from ollamactl.core.feeds import Collector
 from ollamactl.errors import Exit, Failure
@@ -91,10 +90,7 @@ def probe(
         raise Failure(
             f"more than {probing.MOST_REQUESTS:,} requests", hint="fewer rounds", code=Exit.USAGE, id="usage"
         )
-    for path in filter(None, (csv_file, html_file)):  # not after minutes of measuring
-        folder = os.path.dirname(os.path.abspath(path))
-        if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-            raise Failure(f"{folder} is no folder to write into", code=Exit.USAGE, id="usage")
+    outputs(csv_file, html_file)
     host = LiveHost()
     server: Process | None = None
     if url is None:
@@ -118,11 +114,11 @@ def probe(
     found = probing.measure(where, wanted, probing.Slots(host, where, model, server), busy.working)
     busy.working("")
     if csv_file:
-        _write(csv_file, report.table(found))
+        write_file(csv_file, report.table(found))
     if html_file:
         from ollamactl.report.probe_html import page
 
-        _write(html_file, page(found))
+        write_file(html_file, page(found))
     code = Exit.OK if found.phases and not found.interrupted else Exit.UNSEEN
     if as_json:
         status = "interrupted" if found.interrupted else "limited" if found.limited else ""
@@ -158,14 +154,3 @@ def _key(path: str | None) -> str:
     if not key or not key.isprintable() or " " in key:
         raise Failure(f"{path} does not hold one key", hint="one line, no blanks", code=Exit.USAGE, id="usage")
     return key
-
-
-def _write(path: str, text: str) -> None:
-    """A new file takes the place of an old one at once, or not at all."""
-    beside = f"{path}.{os.getpid()}.new"
-    try:
-        with open(beside, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(beside, path)
-    except OSError as error:
-        raise Failure(f"{path}: {error.strerror}", code=Exit.USAGE, id="usage") from None

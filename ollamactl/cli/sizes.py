@@ -7,11 +7,10 @@ import time
 
 import msgspec
 
-from ollamactl.core import dropin
-from ollamactl.core.capacity import budget, held, number, release_of, settings_of, values_now
+from ollamactl.core.capacity import Budget, budget, held, number, release_of, settings_of, values_now
 from ollamactl.core.facts import Facts
 from ollamactl.core.feeds import Collector
-from ollamactl.core.memory.runner_args import engine_class
+from ollamactl.core.memory.runner_args import Settings, engine_class
 from ollamactl.core.plan import Plan, Request, full_name
 from ollamactl.core.preflight import Forecast, Preflight, Subject, preflight, values_after
 from ollamactl.core.runners import model_of
@@ -53,14 +52,21 @@ def with_auto(request: Request, facts: Facts, collector: Collector) -> tuple[Req
     return msgspec.structs.replace(request, set=wanted), f"--parallel auto: {slots} ({why})"
 
 
+def ground(facts: Facts, change: dict[str, str]) -> tuple[Settings, Budget]:
+    """The server's settings with `change`, and what there is with nothing of it loaded. `facts` has the memory."""
+    values = {**values_now(facts), **change}
+    release, _ = release_of(facts)
+    room = budget(facts, values, leave=held(facts, modelfiles.mapped(facts)), context=_context(facts))
+    return settings_of(values, release), room
+
+
 def check(plan: Plan, facts: Facts, request: Request, collector: Collector) -> Preflight:
     """The pre-flight of a plan."""
     subjects, problems = subjects_of(facts, request.models)
     if not subjects:
         return Preflight(notes=tuple(problems))
     facts = _with_memory(facts, collector)
-    own = (dropin.dropin_path(plan.unit), dropin.env_file_path(plan.unit))
-    after = values_after(plan, facts, own)
+    after = values_after(plan, facts, plan.own)
     release, _ = release_of(facts)
     room = budget(facts, after, leave=held(facts, modelfiles.mapped(facts)), context=_context(facts))
     return preflight(subjects, values_now(facts), after, release, room, problems)

@@ -366,6 +366,7 @@ class Probe(Record, frozen=True, kw_only=True):
     unseen: str = ""  # why /slots could not be sampled
     interrupted: bool = False
     limited: bool = False  # the time limit ended it
+    signal: int = 0  # that interrupted it
     prompt_tokens: int | None = None  # as asked for
     output_tokens: int = 0
     client_timeout: float | None = None

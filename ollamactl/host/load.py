@@ -25,10 +25,11 @@ class Halt:
     def __init__(self) -> None:
         self.event = asyncio.Event()
         self.by: Ended = "interrupt"
+        self.signal = 0
 
-    def set(self, by: Ended) -> None:
+    def set(self, by: Ended, signal: int = 0) -> None:
         if not self.event.is_set():
-            self.by = by
+            self.by, self.signal = by, signal
             self.event.set()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 
@@ -20,6 +21,7 @@ from ollamactl.core.parse import api
 from ollamactl.core.source import Host, Missing, native
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import load
+from ollamactl.host.context import SIGNALS
 from ollamactl.host.load import Halt, Session
 from ollamactl.host.wire import Target
 
@@ -121,15 +123,25 @@ def full_name(model: str) -> str:
 def measure(where: Target, wanted: Wanted, slots: Slots, tell: Tell) -> Probe:
     """Runs it all; ^C ends it with what there is. Raises Failure where not even one request was answered."""
     load.allow_connections(max(*wanted.clients, MOST_CLIENTS if wanted.rate else 0))
-    return asyncio.run(_measure(where, wanted, slots, tell))
+    # The loop leaves the signals that it hears at their defaults; whoever called may be hearing them too.
+    mine = threading.current_thread() is threading.main_thread()
+    before = {n: signal.getsignal(n) or signal.SIG_DFL for n in SIGNALS} if mine else {}
+    try:
+        return asyncio.run(_measure(where, wanted, slots, tell))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if mine:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 async def _measure(where: Target, wanted: Wanted, slots: Slots, tell: Tell) -> Probe:
     halt = Halt()
     loop = asyncio.get_running_loop()
-    with contextlib.suppress(ValueError, NotImplementedError, RuntimeError):  # not in the main thread
-        loop.add_signal_handler(signal.SIGINT, halt.set, "interrupt")
-        loop.add_signal_handler(signal.SIGTERM, halt.set, "interrupt")
+    mine = threading.current_thread() is threading.main_thread()
+    for number in SIGNALS if mine else ():
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            loop.add_signal_handler(number, halt.set, "interrupt", number)
     limit = loop.call_later(wanted.time_limit, halt.set, "limit")
     taken = time.time()
     try:
@@ -144,6 +156,8 @@ async def _measure(where: Target, wanted: Wanted, slots: Slots, tell: Tell) -> P
             await run.arrivals(wanted.rate)
     finally:
         limit.cancel()
+        if mine:
+            signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # until the caller's own handlers are there again
     seen = [p.summary.slots for p in run.phases if p.summary.slots is not None]
     return Probe(
         url=where.url,
@@ -156,6 +170,7 @@ async def _measure(where: Target, wanted: Wanted, slots: Slots, tell: Tell) -> P
         unseen="" if seen else slots.why or "no sample was taken",
         interrupted=halt.event.is_set() and halt.by == "interrupt",
         limited=halt.event.is_set() and halt.by == "limit",
+        signal=halt.signal,
         prompt_tokens=wanted.prompt_tokens,
         output_tokens=wanted.output_tokens,
         client_timeout=wanted.client_timeout,

@@ -16,27 +16,36 @@ ROOM = 460.0  # height that the rows of one timeline may take together
 MOST = 2000  # requests of one phase that are drawn and listed
 
 
-def page(probe: Probe) -> str:
-    """The whole file. Everything that came from a server or a user is escaped by the template."""
+def templates() -> Any:
+    """The environment of HTML files: everything is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    templates = Environment(
+    return Environment(
         loader=FileSystemLoader(template_folder()),
         undefined=StrictUndefined,
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def page(probe: Probe) -> str:
+    """The whole file. Everything that came from a server or a user is escaped by the template."""
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(probe.taken)) if probe.taken else ""
     warm = [p for p in probe.phases if p.kind == "warm"]
-    return templates.get_template("html/probe.html.j2").render(
-        probe=probe,
-        at=at,
-        facts=_facts(probe),
-        conclusions=text.conclusions(probe),
-        phases=[_phase(p) for p in probe.phases],
-        sweep=_sweep(warm) if len(warm) > 1 else None,
+    found: str = (
+        templates()
+        .get_template("html/probe.html.j2")
+        .render(
+            probe=probe,
+            at=at,
+            facts=_facts(probe),
+            conclusions=text.conclusions(probe),
+            phases=[_phase(p) for p in probe.phases],
+            sweep=_sweep(warm) if len(warm) > 1 else None,
+        )
     )
+    return found
 
 
 def _facts(probe: Probe) -> list[tuple[str, str]]:
@@ -174,9 +183,9 @@ def _sweep(phases: list[Phase]) -> dict[str, Any]:
     rows = [[c.strip() for c in _split(line)] for line in table]
     firsts = [(p.clients, p.summary.first_token) for p in phases]
     curves = [
-        _curve("First token, seconds", [("median", [(n, f.p50) for n, f in firsts if f]),
+        curve("First token, seconds", [("median", [(n, f.p50) for n, f in firsts if f]),
                                         ("slowest", [(n, f.max) for n, f in firsts if f])]),
-        _curve("Tokens per second", [("in all", [(p.clients, p.summary.total_rate) for p in phases
+        curve("Tokens per second", [("in all", [(p.clients, p.summary.total_rate) for p in phases
                                                 if p.summary.total_rate is not None]),
                                      ("one request", [(p.clients, p.summary.rate.p50) for p in phases
                                                       if p.summary.rate])]),
@@ -188,7 +197,8 @@ def _split(line: str) -> list[str]:
     return re.split(r"\s{2,}", line.strip())
 
 
-def _curve(title: str, lines: list[tuple[str, list[tuple[int, Any]]]]) -> dict[str, Any] | None:
+def curve(title: str, lines: list[tuple[str, list[tuple[int, Any]]]]) -> dict[str, Any] | None:
+    """Named lines over the number of requests at once, as `html/curves.html.j2` draws them; None without a point."""
     every = [point for _, points in lines for point in points]
     if not every:
         return None

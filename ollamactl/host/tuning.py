@@ -1,0 +1,338 @@
+"""The search for a number of slots on a real host: one transaction over all its loads, so that whatever ends it, what
+was before comes back as after any other change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+import psutil
+
+from ollamactl.core import tune as search
+from ollamactl.core.capacity import Budget
+from ollamactl.core.facts import Facts, LoadedModel, Runner
+from ollamactl.core.feeds import Collector
+from ollamactl.core.measure import Phase, Probe
+from ollamactl.core.mismatch import Mismatch
+from ollamactl.core.plan import Change, Plan
+from ollamactl.core.runners import model_of
+from ollamactl.core.sizing import Cell, Model
+from ollamactl.core.tune import Point, Step, Try, Wish
+from ollamactl.errors import Exit, Failure
+from ollamactl.host import apply as changing
+from ollamactl.host import loads, probing, undo, wire
+from ollamactl.host.apply import Context, Interrupted, Result
+from ollamactl.host.context import Lost, deafen
+from ollamactl.host.journal import Entry, FileUndo
+from ollamactl.host.loads import Stored
+from ollamactl.host.probing import Wanted
+
+# (slots, for good) → the plan that leads there from what is now, and the facts that it was made of
+Planner = Callable[[int, bool], tuple[Plan, Facts]]
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """What is tuned: one model on one unit, what is predicted for it, and how each load is measured."""
+
+    model: Model
+    wish: Wish
+    cells: tuple[Cell, ...]  # one for each number of slots, from 1
+    budget: Budget
+    wanted: Callable[[int], Wanted]
+    address: str
+
+
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One load. `changes`: what was changed for it; `restarted`: the service was started anew; `error`: bytes held
+    beyond the prediction; `cache`: bytes of caches and states. None where the log does not tell."""
+
+    tried: Try
+    why: str
+    changes: tuple[Change, ...] = ()
+    restarted: bool = False
+    predicted: int = 0
+    error: int | None = None
+    cache: int | None = None
+    probe: Probe | None = None
+
+
+class Tuned(msgspec.Struct, frozen=True, kw_only=True):
+    """How it ended. `step`: the recommendation, None where it was stopped before there was one."""
+
+    trials: tuple[Trial, ...]
+    step: Step | None
+    result: Result
+    restarts: int  # of the service in all, the last one among them
+    changes: tuple[Change, ...] = ()  # that stay
+
+
+def tune(ctx: Context, subject: Subject, plan_at: Planner, keep: bool, begin: Callable[[Step, int], None]) -> Tuned:
+    """Loads, measures, moves as `core.tune.step` says; then what was before is put back, or (keep) what is recommended
+    stays. `begin(step, number)` is told of each load. The caller holds the lock."""
+    run = _Run(ctx, subject, plan_at, begin)
+    try:
+        return run.all(keep)
+    except Interrupted as error:  # heard in the instant between two handlers; no other signal is heard after it
+        deafen()
+        if run.entry is None or ctx.store.open_entry() is None:
+            raise
+        return run.back(error)
+
+
+class _Run:
+    def __init__(self, ctx: Context, subject: Subject, plan_at: Planner, begin: Callable[[Step, int], None]) -> None:
+        self.ctx, self.subject, self.plan_at, self.begin = ctx, subject, plan_at, begin
+        self.entry: Entry | None = None
+        self.trials: list[Trial] = []
+        self.restarts = 0
+        self.step: Step | None = None
+        self.first: dict[str, str] = {}  # variables as they were before the first load
+
+    def all(self, keep: bool) -> Tuned:
+        try:
+            step = self._search()
+            self.step = step
+            if self.entry is None:  # nothing had to be loaded to see that nothing fits
+                return Tuned(trials=(), step=step, result=Result(status="unchanged", entry=0), restarts=0)
+            if not keep or step.slots == 0:
+                deafen()
+                return self.back(None)
+            return self._keep(step)
+        except BaseException as error:
+            deafen()
+            if self.entry is None:
+                raise
+            for mismatch in undo.mismatches(error):
+                self.ctx.report.step(mismatch.text, ok=False, detail=mismatch.evidence)
+            ended = self.back(error)
+            if not isinstance(error, (Exception, Interrupted)):
+                raise
+            return ended
+
+    def _search(self) -> Step:
+        while True:
+            tries = [t.tried for t in self.trials]
+            step = search.step(tries, self.subject.wish, search.RESTARTS - 1 - self.restarts)
+            if step.done:
+                return step
+            self.begin(step, len(tries) + 1)
+            self.trials.append(self._load(step))
+
+    # -- one load --
+
+    def _planned(self, slots: int, good: bool) -> tuple[Plan, Facts]:
+        """The plan, and the undo of it beside that of the loads before, on the disk."""
+        plan, facts = self.plan_at(slots, good)
+        if plan.refused:
+            first = plan.refused[0]
+            raise Failure(first.text, hint=first.hint, code=Exit.REFUSED, id=first.id)
+        entry = changing.entry_for(self.ctx, plan, facts, "tune", {})
+        self.entry = entry if self.entry is None else _merged(self.entry, entry)
+        for change in plan.changes:
+            self.first.setdefault(change.name, change.now)
+        self.ctx.store.begin(self.entry)
+        if not self.trials:
+            self.ctx.manager.arm(plan.unit)
+        return plan, facts
+
+    def _load(self, step: Step) -> Trial:
+        subject = self.subject
+        cell = subject.cells[step.slots - 1]
+        plan, before = self._planned(step.slots, False)
+        trial = Trial(
+            tried=Try(slots=step.slots, loaded=False, resident=False),
+            why=step.why,
+            changes=plan.changes,
+            restarted=plan.restart,
+            predicted=cell.need,
+        )
+        self.restarts += plan.restart
+        try:
+            _, facts, _ = self._forward(plan, before)
+        except Lost as error:
+            wrong = error.mismatches
+            if not all(m.layer in ("runner", "process") for m in wrong) or _fixed(wrong):
+                raise
+            for m in wrong:
+                self.ctx.report.step(m.text, ok=False, detail=m.evidence)
+            tried = msgspec.structs.replace(trial.tried, why=wrong[0].text)
+            return msgspec.structs.replace(trial, tried=tried)
+        runner, loaded, stored = self._seen(cell, facts)
+        held = cell.need + stored.error if stored is not None else None
+        whole = _whole(cell, loaded, runner, facts, self._entry)
+        found = None
+        if not whole:
+            self._remember(stored)
+            try:
+                found = self._measure(step.slots, facts)
+            except Failure as error:
+                if error.code == Exit.USAGE or error.id not in ("load_failed", "no_answer", "absent"):
+                    raise
+                whole = error.text  # it died of so many requests at once
+        if whole:
+            self.ctx.report.step(whole, ok=False)
+        points = tuple(_point(p) for p in found.phases) if found else ()
+        return msgspec.structs.replace(
+            trial,
+            tried=Try(slots=step.slots, loaded=True, resident=not whole, held=held, points=points, why=whole),
+            error=stored.error if stored is not None else None,
+            cache=_cache(stored) if stored is not None else None,
+            probe=found,
+        )
+
+    @property
+    def _entry(self) -> Entry:
+        assert self.entry is not None
+        return self.entry
+
+    def _forward(self, plan: Plan, before: Facts) -> tuple[object, Facts, tuple[str, ...]]:
+        """The model itself is loaded as the settings say, not with the context that a client once asked for."""
+        name = self.subject.model.name
+        models = tuple(msgspec.structs.replace(m, context=None) if m.name == name else m for m in self._entry.models)
+        entry = msgspec.structs.replace(self._entry, models=models)
+        return changing.forward(self.ctx, plan, before, entry, (name,))
+
+    def _seen(self, cell: Cell, facts: Facts) -> tuple[Runner | None, LoadedModel | None, Stored | None]:
+        """The runner of the load, its entry in /api/ps, and its memory as the log says it."""
+        subject, ctx = self.subject, self.ctx
+        kind = subject.budget.places[cell.places[0]].device.kind if cell.places else ""
+        facts = msgspec.structs.replace(facts, gpus=Collector(ctx.host, self._entry.unit).get("gpus"))
+        for runner in facts.runners or ():
+            loaded = model_of(runner, facts)
+            if loaded is None or loaded.name != subject.model.name:
+                continue
+            for _ in range(4):
+                stored = loads.measured(subject.model, cell, facts, runner, kind)
+                if stored is not None:
+                    break
+                time.sleep(0.05)  # the last lines of a load may still be on their way through the journal
+                facts = msgspec.structs.replace(facts, start=Collector(ctx.host, self._entry.unit).get("start"))
+            return runner, loaded, stored
+        return None, None, None
+
+    def _measure(self, slots: int, facts: Facts) -> Probe:
+        where = wire.target(f"http://{facts.address or self.subject.address}")
+        began = time.monotonic()
+        seen = probing.Slots(self.ctx.host, where, self.subject.model.name, facts.process)
+        found = probing.measure(where, self.subject.wanted(slots), seen, self.ctx.report.working)
+        if found.interrupted:
+            raise Interrupted(found.signal)
+        if not found.phases:
+            raise Failure("nothing could be measured within the time limit", hint="--time-limit 1200", id="limit")
+        counts = ", ".join(str(p.clients) for p in found.phases)
+        self.ctx.report.step(f"measured with {counts} at once", seconds=time.monotonic() - began)
+        return found
+
+    def _remember(self, stored: Stored | None) -> None:
+        if stored is None:
+            return
+        try:
+            loads.store([stored])
+        except OSError as error:
+            self.ctx.report.note(f"the load could not be stored: {error.strerror}")
+
+    # -- the end --
+
+    def _keep(self, step: Step) -> Tuned:
+        """What is recommended stays, through one more change where the last load was another."""
+        ctx = self.ctx
+        plan, before = self._planned(step.slots, True)
+        facts = before
+        loaded: tuple[str, ...] = (self.subject.model.name,)
+        if not plan.empty:
+            self.restarts += plan.restart
+            _, facts, loaded = self._forward(plan, before)
+        deafen()
+        kept = self._changes(plan)
+        shown = tuple((c.name, c.now, c.new) for c in kept)
+        summary = ", ".join(f"{c.name}={c.new}" for c in kept) or "as before"
+        entry = msgspec.structs.replace(self._entry, outcome="applied", summary=summary, changes=shown)
+        undo.close(ctx, entry)
+        result = Result(status="applied", entry=entry.id, after=facts, loaded=loaded)
+        return Tuned(trials=tuple(self.trials), step=step, result=result, restarts=self.restarts, changes=kept)
+
+    def _changes(self, last: Plan) -> tuple[Change, ...]:
+        """What is otherwise than before the first load."""
+        now = {c.name: c for t in self.trials for c in t.changes} | {c.name: c for c in last.changes}
+        found = [msgspec.structs.replace(c, now=self.first[name]) for name, c in now.items()]
+        return tuple(c for c in found if c.now != c.new)
+
+    def back(self, error: BaseException | None) -> Tuned:
+        entry = self._entry
+        wrong = undo.mismatches(error) if error is not None else ()
+        said = wrong[0].text if wrong else _said(self.step)
+        before = self.ctx.manager.state(entry.unit).invocation
+        result = undo.back(self.ctx, msgspec.structs.replace(entry, changes=()), wrong, said)
+        self.restarts += self.ctx.manager.state(entry.unit).invocation != before
+        return Tuned(trials=tuple(self.trials), step=self.step, result=result, restarts=self.restarts)
+
+
+def _said(step: Step | None) -> str:
+    if step is None or not step.slots:
+        return "no number of slots is recommended"
+    return f"recommends OLLAMA_NUM_PARALLEL={step.slots}"
+
+
+def _fixed(wrong: tuple[Mismatch, ...]) -> bool:
+    """Whether fewer slots would not help."""
+    return any(m.id in ("model_not_found", "parallel_forced_to_1_by_architecture") for m in wrong)
+
+
+def _merged(so_far: Entry, new: Entry) -> Entry:
+    """One undo for both: what was before the first, and every text that was written since."""
+    files = {f.path: f for f in so_far.files}
+    for f in new.files:
+        was = files.get(f.path)
+        if was is not None:
+            between = tuple(dict.fromkeys((*was.between, was.after.digest)))
+            f = FileUndo(f.path, was.before, f.after, was.made, f.emptied, between)
+        files[f.path] = f
+    return msgspec.structs.replace(
+        so_far,
+        files=tuple(files.values()),
+        values={**new.values, **so_far.values},
+        overrides=tuple(dict.fromkeys((*so_far.overrides, *new.overrides))),
+    )
+
+
+def _whole(cell: Cell, loaded: LoadedModel | None, runner: Runner | None, facts: Facts, entry: Entry) -> str:
+    """Why a load is not wholly where it should be; empty where it is."""
+    if loaded is None or runner is None:
+        return "its runner can't be seen"
+    if cell.places and loaded.size_vram < loaded.size:
+        return f"only {loaded.size_vram / loaded.size:.0%} of it is on the GPU"
+    if not cell.places:
+        try:
+            swapped = psutil.Process(runner.process.pid).memory_full_info().swap
+        except (psutil.Error, AttributeError):
+            swapped = 0
+        if swapped:
+            return f"{swapped >> 20} MiB of it are in swap"
+    now = {m.name: m for m in facts.loaded or ()}
+    for model in entry.models:
+        if model.name == loaded.name:
+            continue
+        there = now.get(model.name)
+        if there is None:
+            return f"{model.name} had to make room for it"
+        if model.size and model.size_vram >= model.size and there.size_vram < there.size:
+            return f"it pushes {model.name} off the GPU"
+    return ""
+
+
+def _cache(stored: Stored) -> int:
+    return sum(side.get("kv", 0) + side.get("rs", 0) for side in stored.buffers.values())
+
+
+def _point(phase: Phase) -> Point:
+    s = phase.summary
+    done = s.counts.get("served", 0) + s.counts.get("queued", 0)
+    first = s.first_token
+    return Point(
+        at_once=phase.clients,
+        first_token=None if first is None else first.p95 if first.p95 is not None else first.max,
+        rate=s.rate.p50 if s.rate else None,
+        total_rate=s.total_rate,
+        failed=s.sent - done,
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ollamactl.core.memory import delta, latent
+from ollamactl.core.memory import delta, encoder, latent
 from ollamactl.core.memory.ggml import quantized, row_bytes
 from ollamactl.core.memory.graph import Graph as Nodes
 from ollamactl.core.memory.graph import Tensor, in_parts, peak
@@ -38,7 +38,8 @@ class Builder:
     def __init__(
         self, hyper: Hyper, graph: Graph, tok: int, *, on_host: bool = False, part: Part | None = None
     ) -> None:
-        self.hyper, self.graph, self.tok, self.out = hyper, graph, tok, graph.slots
+        self.hyper, self.graph, self.tok = hyper, graph, tok
+        self.out = tok if hyper.is_embedding else graph.slots
         self.rows = tok  # rows of the current block: fewer in the last after its attention
         self.nodes = Nodes()
         self.on_host = on_host
@@ -59,15 +60,17 @@ class Builder:
         if not on_host:
             self.embedding = self.new_input(embedding)
         self.positions = self.new_input(4 * tok * hyper.position_parts)
-        mixed = hyper.widths.swa and hyper.window
+        caches = hyper.family.cache != "none"
+        mixed = hyper.window and (hyper.widths.swa or not caches)
         self.mask: dict[bool, Tensor] = {}
         self.index: dict[bool, tuple[Tensor, Tensor]] = {}
         self.turn: dict[bool, tuple[Tensor | None, Tensor | None]] = {}
         for swa in (False, True) if mixed else (False,):
-            cells = at.swa if swa else at.full
-            index_v = 8 * tok * (hyper.widths.vw if graph.transposed else 1)
-            self.turn[swa] = self.rotations(swa if mixed else None)
-            self.index[swa] = (self.new_input(8 * tok), self.new_input(index_v))
+            cells = tok if not caches else at.swa if swa else at.full
+            if caches:
+                index_v = 8 * tok * (hyper.widths.vw if graph.transposed else 1)
+                self.turn[swa] = self.rotations(swa if mixed else None)
+                self.index[swa] = (self.new_input(8 * tok), self.new_input(index_v))
             self.mask[swa] = self.new_input(width * cells * tok)
         self.outputs = self.new_input(4 * self.out)
         self.states = self.new_input(4 * graph.slots)
@@ -212,6 +215,8 @@ class Builder:
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, layer: Layer, block: Block, fused: bool, gate: Tensor | None = None
     ) -> Tensor:
+        if self.hyper.family.cache == "none":
+            return encoder.attend(self, q, k, v, layer, block)
         graph, nodes, tok, heads = self.graph, self.nodes, self.tok, layer.heads
         turn_k, turn_v = self.turn[layer.swa if len(self.turn) > 1 else False]
         q, k, v = self.turned(q, turn_k), self.turned(k, turn_k), self.turned(v, turn_v)
@@ -389,6 +394,8 @@ class Builder:
 
     def block(self, inp: Tensor, layer: Layer, block: Block, last: bool) -> Tensor:
         row = self.hyper.family
+        if row.encoder:
+            return encoder.block(self, inp, layer, block, last)
         parallel = self.parallel(block)
         self.rows = self.tok
         normed = self.norm(inp, block, "attn_norm.weight") if "attn_norm.weight" in block.widths else inp
@@ -397,7 +404,8 @@ class Builder:
         elif row.latent:
             cur = latent.attention(self, normed, layer, block)
         else:
-            cur = self.attention(normed, layer, block, last)
+            second = self.norm(inp, block, "attn_norm_2.weight") if "attn_norm_2.weight" in block.widths else normed
+            cur = self.attention(second, layer, block, last)
         if last and not row.late_rows:
             self.rows = self.out
             cur, inp = self.picked_rows(cur), self.picked_rows(inp)
@@ -459,7 +467,7 @@ class Builder:
     def learned_positions(self) -> Tensor:
         """Rows of the table of positions, looked up on the host."""
         size = F * self.hyper.embedding * self.tok
-        return Tensor(size, (self.positions,)) if self.on_host else self.new_input(size)
+        return Tensor(size, (self.positions,), layout=(self.hyper.embedding, self.tok)) if self.on_host else self.new_input(size)
 
     def bytes(self) -> int:
         """Build everything and lay it out."""
@@ -479,8 +487,12 @@ class Builder:
                 self.table = self.view(self.table, "scaled table")
             else:
                 self.nodes.expand(self.table)
-        if hyper.family.positions and self.part.first:
-            cur = self.same(cur, self.learned_positions())
+        if self.part.first:
+            if hyper.family.token_types:
+                cur = self.same(cur, self.new_input(F * hyper.embedding))
+            if hyper.family.positions:  # an encoder adds the embeddings to them, a decoder them to the embeddings
+                rows = self.learned_positions()
+                cur = self.same(rows, cur) if hyper.family.encoder else self.same(cur, rows)
         if hyper.family.scaled_input and self.part.first:
             cur = self.same(cur)
         if hyper.family.input_norm and self.part.first:
@@ -492,10 +504,15 @@ class Builder:
             self.hosted_experts = number in self.part.hosted_experts
             cur = self.block(cur, hyper.layers[number], hyper.block_tensors[number], number == last)
         if self.part.output:
-            cur = self.same(self.same(cur))
+            if not hyper.family.encoder:
+                cur = self.same(self.normed(cur))
             if hyper.family.late_rows and self.part.blocks:
                 cur = self.picked_rows(cur)
-            cur = self.make(hyper.vocabulary, cur, rows=self.out)
+            if not hyper.family.pooled:
+                logits = self.make(hyper.vocabulary, cur, rows=self.out)
+                logits.output = True
+                self.nodes.expand(logits)
+            cur = encoder.pooled(self, cur) if hyper.is_embedding else logits
         cur.output = True
         self.nodes.expand(cur)
         for tensor in self.inputs:

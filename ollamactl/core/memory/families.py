@@ -55,6 +55,9 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     scaled_input: bool = False
     scaled_q: bool = False
     rope: bool = True
+    encoder: bool = False  # normed after attention and feed-forward, not before (encoder.py)
+    pooled: bool = False  # ends in vectors, without logits
+    token_types: bool = False
     input_norm: bool = False  # the embeddings are normed before the first block
     squared: bool = False
     normed_v: bool = False
@@ -69,7 +72,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
         return bool(keys.get("expert_weights_norm", 0)) if self.weights_normed is None else self.weights_normed
 
 
-_EMBEDDING = Family(cache="none", built=False)
+_ENCODER = Family(cache="none", encoder=True, pooled=True, layer_norm=True, token_types=True, input_norm=True)
 _OPENS = Window(period=4, when="positive")
 
 FAMILIES: dict[str, Family] = {
@@ -136,24 +139,17 @@ FAMILIES: dict[str, Family] = {
     "jais": Family(layer_norm=True, rope=False),
     # -- no cache: embedding and diffusion models --
     **dict.fromkeys(
-        (
-            "nomic-bert-moe",
-            "eurobert",
-            "modern-bert",
-            "neo-bert",
-            "dream",
-            "llada",
-            "llada-moe",
-            "rnd1",
-            "wavtokenizer-dec",
-        ),
-        _EMBEDDING,
+        ("nomic-bert-moe", "eurobert", "modern-bert", "neo-bert", "llada-moe", "rnd1", "wavtokenizer-dec"),
+        Family(built=False, cache="none"),
     ),
-    "bert": Family(built=False, cache="none", gate=False, positions=True),
-    "jina-bert-v2": _EMBEDDING,
-    "jina-bert-v3": Family(built=False, cache="none", gate=False),
-    "nomic-bert": _EMBEDDING,
-    "gemma-embedding": Family(built=False, cache="none", window=Window(period=6)),
+    **dict.fromkeys(("dream", "llada"), Family(cache="none")),
+    "bert": msgspec.structs.replace(_ENCODER, gate=False, positions=True, rope=False),
+    "jina-bert-v2": msgspec.structs.replace(_ENCODER, rope=False),
+    "jina-bert-v3": msgspec.structs.replace(_ENCODER, gate=False),
+    "nomic-bert": _ENCODER,
+    "gemma-embedding": Family(
+        cache="none", pooled=True, window=Window(period=6), scaled_input=True, scaled_q=True
+    ),
     # -- mixtures of experts --
     **dict.fromkeys(("qwen3moe", "qwen2moe", "qwen3vlmoe", "grovemoe"), Family()),
     **dict.fromkeys(("granitemoe", "olmoe", "minimax-m2", "hunyuan-moe", "phimoe"), Family(experts_ff=True)),

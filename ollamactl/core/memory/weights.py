@@ -54,11 +54,12 @@ def device_bytes(tensor: GgufTensor) -> int:
     return -(-size // DEVICE_ALIGNMENT) * DEVICE_ALIGNMENT
 
 
-def weigh(header: GgufHeader, count: int, skipped: int = 0) -> Weights:
-    """Sum the tensors of a header with `count` blocks, the last `skipped` of which are not loaded."""
+def weigh(header: GgufHeader, count: int, skipped: int = 0, *, logits: bool = True) -> Weights:
+    """Sum the tensors of a header with `count` blocks, the last `skipped` of which are not loaded. `logits`: the model
+    ends in them, so that a tied embedding is loaded once more as the output."""
     blocks, experts, largest = [0] * count, [0] * count, [0] * count
     input_, output, tied, other, projector, output_largest = 0, 0, 0, 0, 0, 0
-    has_output = any(t.name == "output.weight" for t in header.tensors)
+    has_output = not logits or any(t.name == "output.weight" for t in header.tensors)
     for tensor in header.tensors:
         size = device_bytes(tensor)
         match = _BLOCK.match(tensor.name)

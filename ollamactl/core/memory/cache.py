@@ -50,9 +50,9 @@ def cells(
 
 def v_width(hyper: Hyper, layer: Layer, *, transposed: bool) -> int:
     """Width of a layer's V rows. Without flash attention a transposed V is as wide as the widest of all layers."""
-    if not transposed or not layer.v:
+    if not transposed or not layer.cached:
         return layer.v
-    return max(hyper.widths.vw_full, hyper.widths.vw_swa)
+    return hyper.widths.vw
 
 
 def layer_bytes(

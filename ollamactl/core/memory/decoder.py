@@ -231,7 +231,7 @@ class Builder:
             nodes.expand(self.store(k, "k2d", index_k))
             if graph.transposed:
                 flat = self.view(v, "v2d") if not fused else self.make(layer.kv_heads * layer.value, v)
-                wide = max(self.hyper.widths.vw_full, self.hyper.widths.vw_swa)
+                wide = self.hyper.widths.vw
                 if layer.kv_heads * layer.value < wide:
                     flat = self.make(wide, flat)
                 nodes.expand(self.store(flat, "v1", index_v))
@@ -396,6 +396,8 @@ class Builder:
         row = self.hyper.family
         if row.encoder:
             return encoder.block(self, inp, layer, block, last)
+        if row.gaps and not (layer.heads and layer.kv_heads and layer.ff):
+            return self.block_with_gaps(inp, layer, block, last)
         parallel = self.parallel(block)
         self.rows = self.tok
         normed = self.norm(inp, block, "attn_norm.weight") if "attn_norm.weight" in block.widths else inp
@@ -433,6 +435,25 @@ class Builder:
         cur = Tensor(cur.size, (cur, residual), inplace=True, layout=cur.layout)
         return self.add_per_layer(cur, block) if self.per_layer_width else cur
 
+    def block_with_gaps(self, inp: Tensor, layer: Layer, block: Block, last: bool) -> Tensor:
+        """A pruned block (src/models/deci.cpp): without attention, with one matrix for it, or without feed-forward."""
+        self.rows = self.tok
+        cur = inp
+        if layer.heads:
+            cur = self.norm(inp, block, "attn_norm.weight")
+            if layer.kv_heads:
+                cur = self.attention(cur, layer, block, last)
+            else:
+                cur = self.matrix(self.hyper.embedding, cur, block, "attn_output")
+        if not layer.ff:
+            return inp
+        if last:
+            self.rows = self.out
+            cur, inp = self.picked_rows(cur), self.picked_rows(inp)
+        residual = Tensor(cur.size, (cur, inp), inplace=True, layout=cur.layout) if layer.heads else cur
+        cur = self.mixed(self.norm(residual, block, "ffn_norm.weight"), layer, block)
+        return Tensor(cur.size, (cur, residual), inplace=True, layout=cur.layout)
+
     def parallel(self, block: Block) -> str:
         """How attention and feed-forward stand beside each other, which some families leave to the file."""
         how = self.hyper.family.parallel
@@ -466,8 +487,12 @@ class Builder:
 
     def learned_positions(self) -> Tensor:
         """Rows of the table of positions, looked up on the host."""
-        size = F * self.hyper.embedding * self.tok
-        return Tensor(size, (self.positions,), layout=(self.hyper.embedding, self.tok)) if self.on_host else self.new_input(size)
+        width = self.hyper.embedding
+        if self.on_host:
+            return self.make(width, self.positions, rows=self.tok)
+        rows = self.new_input(F * width * self.tok)
+        rows.layout = (width, self.tok)
+        return rows
 
     def bytes(self) -> int:
         """Build everything and lay it out."""

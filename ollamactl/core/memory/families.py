@@ -55,6 +55,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     scaled_input: bool = False
     scaled_q: bool = False
     rope: bool = True
+    gaps: bool = False  # blocks may lack attention or feed-forward
     encoder: bool = False  # normed after attention and feed-forward, not before (encoder.py)
     pooled: bool = False  # ends in vectors, without logits
     token_types: bool = False
@@ -105,7 +106,6 @@ FAMILIES: dict[str, Family] = {
             "plamo",
             "refact",
             "bitnet",
-            "deci",
             "chameleon",
             "cogvlm",
             "pangu-embedded",
@@ -119,6 +119,7 @@ FAMILIES: dict[str, Family] = {
         ),
         Family(),
     ),
+    "deci": Family(gaps=True),
     "olmo": Family(layer_norm=True),
     "orion": Family(layer_norm=True),
     "stablelm": Family(layer_norm=True, parallel="shared"),

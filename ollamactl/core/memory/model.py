@@ -18,8 +18,9 @@ Number = int | float
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """One block: query heads, row widths of its K and V in the cache (0: it does not cache), and its recurrent state.
+    """One block: query heads, row widths of its K and V in the cache, and its recurrent state.
 
+    `cached`: it has a place in the cache, if perhaps of no width.
     `r`, `s`: values a sequence of the convolution and the recurrent state. `index_k`, `index_v`: of the indexer.
     """
 
@@ -36,6 +37,7 @@ class Layer(msgspec.Struct, frozen=True):
     index_k: int = 0
     index_v: int = 0
     draft: bool = False
+    cached: bool = False
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -341,6 +343,7 @@ def _layers(keys: _Keys, row: Family, architecture: str, count: int, drafts: int
                 index_k=index_k,
                 index_v=v if index_k and row.indexer == "keys-values" else 0,
                 draft=i >= trunk,
+                cached=caches and not absorbed,
             )
         )
     return tuple(found)

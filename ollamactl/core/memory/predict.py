@@ -224,7 +224,7 @@ def _caches(hyper: Hyper, request: Request, layout: Layout, at: Cells, transpose
     for device, count, layer in pairs:
         if layer.draft and request.engine == NEWEST:
             continue  # the newest engines keep no cache for draft blocks in the main context
-        if layer.k or layer.v:
+        if layer.k or layer.v or layer.cached:
             main, index = layer_bytes(
                 hyper, layer, at, request.type_k, request.type_v, transposed=transposed, padded=device != HOST
             )

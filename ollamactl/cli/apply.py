@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ollamactl import platforms
 from ollamactl.cli.common import chosen_unit, command_line, json_option, need, recorded_command, unit_option
 from ollamactl.core import plan as planning
 from ollamactl.core import settings
@@ -21,8 +22,6 @@ from ollamactl.host import apply as changing
 from ollamactl.host.apply import Context, Result
 from ollamactl.host.journal import Store
 from ollamactl.host.live import LiveHost
-from ollamactl.platforms import linux
-from ollamactl.platforms.systemd import Systemd
 from ollamactl.report import screens
 from ollamactl.report.text import Terminal
 
@@ -132,7 +131,7 @@ def _apply(
     wait: float,
 ) -> int:
     if not check:
-        linux.must_be_root(command_line())
+        platforms.of(host).may_change(host, unit, command_line())
     run = _Run(host, unit, request, screen)
     if check:
         return screen.finish(run.plan_now(), None, as_json, check=True)
@@ -140,7 +139,7 @@ def _apply(
     with changing.signals_raise():
         try:
             with store.lock(recorded_command(), wait, screen.waiting):
-                manager = Systemd()
+                manager = platforms.of(host).manager(host)
                 context = Context(
                     host, manager, store, screen, recorded_command(), os.environ.get("SUDO_USER", ""), timeout, start
                 )
@@ -194,13 +193,13 @@ class _Run:
 
     def plan_now(self) -> Plan:
         collector = Collector(self.host, self.unit)
-        unit = chosen_unit(collector)
+        chosen_unit(collector)
         need(collector, *planning.NEEDS)
         self.facts = collector.facts((*planning.NEEDS, *planning.NICE), taken=time.time())
         self.screen.facts = self.facts
         if self.facts.service is not None and (found := of_unit(self.request, self.facts.service)) is not None:
             raise Elsewhere(found)
-        extra, own = collector.need("extra"), linux.own_files(self.host, unit)
+        ours = platforms.of(self.host).ours(collector, self.facts)
         request = self.request
         self.screen.memory_notes = []
         if request.set.get("OLLAMA_NUM_PARALLEL", "").strip().lower() == "auto":
@@ -208,9 +207,7 @@ class _Run:
 
             request, why = sizes.with_auto(request, self.facts, collector)
             self.screen.memory_notes.append(why)
-        plan = self._sized(
-            planning.plan(request, self.facts, self.host, extra, own, linux.render), request, collector
-        )
+        plan = self._sized(planning.plan(request, self.facts, ours), request, collector)
         if plan.reload and not plan.refused:  # asked only now: an engine of containers takes its time to answer
             self.screen.gpu_containers = collector.get("gpu_containers") or ()
         asked = self.request.set or self.request.unset or self.request.release or self.request.adopt
@@ -260,9 +257,7 @@ def _request(
             )
     both = {*wanted} & {*unsets, *releases} | {*unsets} & {*releases}
     if both:
-        raise Failure(
-            f"{', '.join(sorted(both))} can't be set and taken away at once", code=Exit.USAGE, id="usage"
-        )
+        raise Failure(f"{', '.join(sorted(both))} can't be set and taken away at once", code=Exit.USAGE, id="usage")
     for name, value in wanted.items():
         if any(c in value for c in "\n\r\0"):
             raise Failure(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import click
 
+from ollamactl import platforms
 from ollamactl.cli.common import (
     chosen_unit,
     color_option,
@@ -17,11 +18,11 @@ from ollamactl.cli.common import (
     recorded_command,
     unit_option,
 )
-from ollamactl.core import dropin
 from ollamactl.core import plan as planning
 from ollamactl.core.facts import Facts
 from ollamactl.core.feeds import Collector
-from ollamactl.core.plan import FileChange, Plan
+from ollamactl.core.ours import FileChange, Ours
+from ollamactl.core.plan import Plan
 from ollamactl.core.source import Host
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import apply as changing
@@ -29,8 +30,6 @@ from ollamactl.host import files
 from ollamactl.host.apply import Context, Kind
 from ollamactl.host.journal import Entry, Store
 from ollamactl.host.live import LiveHost
-from ollamactl.platforms import linux
-from ollamactl.platforms.systemd import Systemd
 from ollamactl.report import envelope, screens, text
 from ollamactl.report.text import Terminal, columns
 
@@ -104,13 +103,14 @@ def rollback(
 
     It goes through the same transaction as `apply`: verified, and itself in the history.
     """
+    host = LiveHost()
+    platforms.of(host).may_change(host, unit, command_line())
     store = Store()
-    linux.must_be_root(command_line())
 
     def plan_it(host: Host, screen: screens.Apply) -> Planned:
         entry = _entry(store, number, unit)
         facts = _facts(host, entry.unit)
-        plan, images = _back(entry, store, facts)
+        plan, images = _back(entry, store, facts, platforms.of(host).ours(Collector(host, entry.unit), facts))
         return plan, facts, images
 
     return _run("rollback", plan_it, check, diff, timeout, wait, as_json)
@@ -125,16 +125,16 @@ def rollback(
 @json_option
 def reset(unit: str, check: bool, diff: bool, timeout: float, wait: float, as_json: bool) -> int:
     """Take everything of ours away from a unit: its drop-in and its environment file. The history stays."""
-    linux.must_be_root(command_line())
+    host = LiveHost()
+    platforms.of(host).may_change(host, unit, command_line())
 
     def plan_it(host: Host, screen: screens.Apply) -> Planned:
         name = chosen_unit(Collector(host, unit))
         facts = _facts(host, name)
-        own = linux.own_files(host, name)
-        now = dropin.managed(name, *own)
+        ours = platforms.of(host).ours(Collector(host, name), facts)
+        now = ours.managed()
         request = planning.Request(release=tuple(now.values) + now.unset)
-        extra = Collector(host, name).need("extra")
-        return planning.plan(request, facts, host, extra, own, linux.render), facts, {}
+        return planning.plan(request, facts, ours), facts, {}
 
     return _run("reset", plan_it, check, diff, timeout, wait, as_json)
 
@@ -145,7 +145,8 @@ def reset(unit: str, check: bool, diff: bool, timeout: float, wait: float, as_js
 @json_option
 def recover(timeout: float, wait: float, as_json: bool) -> int:
     """Finish a change that was interrupted (a kill, a crash, a power loss) by undoing it. Well where there is none."""
-    linux.must_be_root(command_line())
+    host = LiveHost()
+    platforms.of(host).may_change(host, "", command_line())
     store, screen = Store(), screens.Apply(Terminal(), quiet=as_json, command="recover")
     with changing.signals_raise(), store.lock(recorded_command(), wait, screen.waiting):
         result = changing.recover(_context(store, screen, timeout), screen.interrupted_before)
@@ -170,7 +171,8 @@ def recover(timeout: float, wait: float, as_json: bool) -> int:
 
 def _context(store: Store, screen: screens.Apply, timeout: float) -> Context:
     user = os.environ.get("SUDO_USER", "")
-    return Context(LiveHost(), Systemd(), store, screen, recorded_command(), user, timeout)
+    host = LiveHost()
+    return Context(host, platforms.of(host).manager(host), store, screen, recorded_command(), user, timeout)
 
 
 Planned = tuple[Plan, Facts, dict[str, files.Image]]
@@ -226,7 +228,7 @@ def _entry(store: Store, number: int | None, unit: str) -> Entry:
     raise Failure("no change was made here yet", hint="ollamactl history", code=Exit.USAGE, id="usage")
 
 
-def _back(entry: Entry, store: Store, facts: Facts) -> tuple[Plan, dict[str, files.Image]]:
+def _back(entry: Entry, store: Store, facts: Facts, ours: Ours) -> tuple[Plan, dict[str, files.Image]]:
     """A plan that restores the files of an entry. Refused where somebody else changed one of them since."""
     changes = []
     images = {}
@@ -254,7 +256,7 @@ def _back(entry: Entry, store: Store, facts: Facts) -> tuple[Plan, dict[str, fil
                 )
             )
     names = tuple(n for n, _, _ in entry.changes)
-    return planning.plan_of_files(entry.unit, tuple(changes), names, facts), images
+    return planning.plan_of_files(tuple(changes), names, facts, ours), images
 
 
 def _text(image: files.Image) -> str | None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
-from ollamactl.core import adopt, dropin, environment, settings
+from ollamactl.core import adopt, dropin, settings
 from ollamactl.core.dropin import Managed
 from ollamactl.core.facts import Effective, Facts, Origin
-from ollamactl.core.feeds import read_env_files
 from ollamactl.core.lint import Lint, lint
-from ollamactl.core.source import Host, Reading, Source
+from ollamactl.core.ours import FileChange, Ours
 
 # What a plan must know. Wanted beside them, without being needed: NICE.
 NEEDS = ("service", "unit_files", "env_files", "manager_environment", "effective")
@@ -31,14 +30,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     models: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
     adopt: bool = False  # take over the OLLAMA_* lines of the main unit and of override.conf
-
-
-class FileChange(msgspec.Struct, frozen=True, kw_only=True):
-    path: str
-    before: str | None  # None: absent
-    after: str | None
-    mode: int | None = 0o644  # None: a file of others, which keeps its owner and mode
-    secret: bool = False
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,23 +55,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     running: bool = True  # the service runs, so it is restarted and verified
     restart: bool = True  # the process must be started anew for the wanted state
     reload: bool = True  # systemd must read its files anew
+    own: tuple[str, ...] = ()  # paths of our files
 
     @property
     def empty(self) -> bool:
         return not self.files and not self.restart and not self.reload
-
-
-class Overlay:
-    """A host as it will be when some files hold other text."""
-
-    def __init__(self, read: Callable[[Source], Reading], files: dict[str, str | None]) -> None:
-        self._read = read
-        self._files = files
-
-    def read(self, source: Source) -> Reading:
-        if source.kind == "file" and self._files.get(source.args[0]) is not None:
-            return Reading(source.key, (self._files[source.args[0]] or "").encode("utf-8", "surrogateescape"))
-        return self._read(source)
 
 
 def running_value(facts: Facts, name: str) -> str | None:
@@ -132,44 +111,27 @@ def lost_lint(name: str, text: str | None, value: str | None, origin: Origin) ->
     )
 
 
-def plan(
-    request: Request,
-    facts: Facts,
-    host: Host,
-    extra: environment.Extra,
-    own: tuple[str | None, str | None],
-    render: Callable[[str, Managed], tuple[str | None, str | None]],
-) -> Plan:
-    """`facts` must hold NEEDS; `extra` is the feed of that name. `own` is the text of our drop-in and of our
-    environment file as they are (None: absent); `render(unit, managed)` gives their new texts."""
-    service, files, now = facts.service, facts.unit_files, facts.effective
-    assert service is not None and files is not None and now is not None
+def plan(request: Request, facts: Facts, ours: Ours) -> Plan:
+    """`facts` must hold NEEDS; `ours` are our files of that server."""
+    service, now = facts.service, facts.effective
+    assert service is not None and now is not None
     unit, release = service.id, facts.version or (facts.start.version if facts.start else "") or ""
-    before = dropin.managed(unit, *own)
-    from_file = _set_by_env_file(now, request.set, dropin.env_file_path(unit))
-    taken = adopt.adoptable(unit, files, now, before, release) if request.adopt else adopt.Adopted()
-    from_file += [n for n in taken.values if (known := settings.lookup(n)) is not None and known.secret]
+    before = ours.managed()
+    taken = ours.adoptable(before, release) if request.adopt else adopt.Adopted()
+    from_file = [n for n in taken.values if (known := settings.lookup(n)) is not None and known.secret]
     after = dropin.merged(
         before,
         set=taken.values | {n: _kept(n, v, before.values, release) for n, v in request.set.items()},
         unset=request.unset,
         release=request.release,
-        in_file=(*request.secret, *from_file),
+        in_file=(*request.secret, *ours.in_file(request.set), *from_file),
     )
-    texts = own if after == before else render(unit, after)  # other words for the same are no change
-    paths = (dropin.dropin_path(unit), dropin.env_file_path(unit))
-    changes_of_files = tuple(
-        FileChange(path=p, before=b, after=a, mode=0o600 if p.endswith(".env") else 0o644, secret=p.endswith(".env"))
-        for p, b, a in zip(paths, own, texts, strict=True)
-        if a != b
-    )
-    # The environment file must be there before the drop-in names it, and must outlive the drop-in's removal.
-    changes_of_files = tuple(reversed(changes_of_files)) if texts[1] is not None else changes_of_files
-    changes_of_files += tuple(FileChange(path=e.path, before=e.before, after=e.after, mode=None) for e in taken.edits)
+    files = ours.changes(after)
+    will = ours.effective(files, taken.edits)
+    files += tuple(FileChange(path=e.path, before=e.before, after=e.after, mode=None) for e in taken.edits)
     wanted: dict[str, str | None] = dict(after.values) | dict.fromkeys(after.unset)
-    will = _effective_after(facts, host, extra, paths, texts, taken.edits)
     keys = frozenset(facts.start.config) if facts.start is not None and facts.start.config else frozenset[str]()
-    lints = [*lint(after, request.set, release, keys), *taken.left]
+    lints = [*lint(after, request.set, release, keys), *taken.left, *(ours.lints(after) if files else ())]
     lints += [lost_lint(n, wanted[n], value, origin) for n, value, origin in lost(wanted, will, release)]
     lints += _absent_models(request.models, facts)
     refused = tuple(x for x in lints if x.severity == "error" and x.id not in request.overrides)
@@ -182,14 +144,15 @@ def plan(
         managed=after,
         wanted=wanted,
         asked=asked,
-        changes=tuple(_changes(facts, asked, after, will, paths, release)),
-        files=changes_of_files,
+        changes=tuple(_changes(facts, asked, after, will, ours, release)),
+        files=files,
         lints=tuple(lints),
         refused=refused,
         overrides=tuple(dict.fromkeys(x.id for x in lints if x.severity == "error" and x.id in request.overrides)),
         running=running,
         restart=running and other,
-        reload=bool(changes_of_files) or stale,
+        reload=bool(files) or stale,
+        own=ours.paths,
     )
 
 
@@ -226,34 +189,8 @@ def _kept(name: str, value: str, managed: dict[str, str], release: str) -> str:
     return old if same and old is not None else value
 
 
-def _set_by_env_file(now: Effective, names: Iterable[str], own: str) -> list[str]:
-    """Names that an EnvironmentFile= of others sets: an Environment= line can't win against it."""
-    found = []
-    for name in names:
-        has = now.variables.get(name)
-        origins = [o for _, o in has.shadowed] + [has.origin] if has else []
-        if any(o.layer == "environment-file" for o in origins):
-            found.append(name)
-    return found
-
-
-def _effective_after(
-    facts: Facts,
-    host: Host,
-    extra: environment.Extra,
-    paths: tuple[str, str],
-    texts: tuple[str | None, str | None],
-    edits: tuple[adopt.Edit, ...],
-) -> Effective:
-    assert facts.service is not None and facts.unit_files is not None
-    files = adopt.with_edits(dropin.with_file(facts.unit_files, paths[0], texts[0]), edits)
-    overlay = Overlay(host.read, {paths[1]: texts[1]})
-    env_files = read_env_files(facts.service, files, overlay.read)
-    return environment.effective(facts.service, files, env_files, facts.manager_environment, extra)
-
-
 def _changes(
-    facts: Facts, asked: tuple[str, ...], after: Managed, will: Effective, paths: tuple[str, str], release: str
+    facts: Facts, asked: tuple[str, ...], after: Managed, will: Effective, ours: Ours, release: str
 ) -> Iterable[Change]:
     for name in asked:
         setting = settings.lookup(name)
@@ -261,7 +198,7 @@ def _changes(
         new = setting.read(text or "", release).printed if setting else (text or "")
         now = running_value(facts, name)
         if name in after.values:
-            where = (paths[1] if name in after.in_file else paths[0]).rsplit("/", 1)[-1]
+            where = ours.where(name, after)
         else:
             where = "kept absent" if name in after.unset else "no longer managed"
         secret = name in after.in_file and (setting is None or setting.secret)
@@ -290,15 +227,11 @@ def _process_differs(
     return False
 
 
-def plan_of_files(unit: str, files: tuple[FileChange, ...], asked: tuple[str, ...], facts: Facts) -> Plan:
+def plan_of_files(files: tuple[FileChange, ...], asked: tuple[str, ...], facts: Facts, ours: Ours) -> Plan:
     """A plan that puts files to given texts (a rollback). What is wanted is what our files will then manage."""
     service, now = facts.service, facts.effective
-    assert service is not None and now is not None and facts.unit_files is not None
-    paths = (dropin.dropin_path(unit), dropin.env_file_path(unit))
-    current = {f.path: f.text for f in facts.unit_files if f.missing is None}
-    texts = {c.path: c.after for c in files}
-    env_text = texts.get(paths[1]) if paths[1] in texts else None
-    after = dropin.managed(unit, texts.get(paths[0], current.get(paths[0])), env_text)
+    assert service is not None and now is not None
+    after = ours.managed({c.path: c.after for c in files})
     wanted: dict[str, str | None] = dict(after.values) | dict.fromkeys(after.unset)
     changes = []
     for name in asked:
@@ -306,12 +239,12 @@ def plan_of_files(unit: str, files: tuple[FileChange, ...], asked: tuple[str, ..
         new = setting.read(value or "", facts.version or "").printed if setting else value or ""
         secret = name in after.in_file or (setting is not None and setting.secret)
         was = running_value(facts, name)
-        where = paths[0].rsplit("/", 1)[-1] if name in wanted else "no longer managed"
+        where = ours.where(name, after) if name in wanted else "no longer managed"
         now_text = "not running" if was is None else was
         changes.append(Change(name=name, now=now_text, new=new, where=where, secret=secret))
     running = service.active_state in ("active", "activating", "reloading")
     return Plan(
-        unit=unit,
+        unit=service.id,
         managed=after,
         wanted=wanted,
         asked=asked,
@@ -320,4 +253,5 @@ def plan_of_files(unit: str, files: tuple[FileChange, ...], asked: tuple[str, ..
         running=running,
         restart=running and bool(files),
         reload=bool(files),
+        own=ours.paths,
     )

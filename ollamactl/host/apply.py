@@ -17,8 +17,9 @@ from ollamactl.core.cause import cause
 from ollamactl.core.facts import Complaint, Effective, Facts
 from ollamactl.core.feeds import Collector
 from ollamactl.core.mismatch import Mismatch
+from ollamactl.core.ours import FileChange
 from ollamactl.core.parse import journal as journal_lines
-from ollamactl.core.plan import FileChange, Plan, full_name, lost, lost_lint
+from ollamactl.core.plan import Plan, full_name, lost, lost_lint
 from ollamactl.core.source import command
 from ollamactl.core.verify import Judgement, judge
 from ollamactl.errors import Exit, Failure

@@ -7,8 +7,13 @@ from pathlib import Path
 
 from ollamactl.core import dropin
 from ollamactl.core.dropin import Managed
+from ollamactl.core.facts import Facts
+from ollamactl.core.feeds import Collector
+from ollamactl.core.ours import Ours
+from ollamactl.core.ours_systemd import UnitFiles
 from ollamactl.core.source import Host, file
 from ollamactl.errors import Exit, Failure
+from ollamactl.host.serving import Manager
 
 
 def template_folder() -> Path:
@@ -60,6 +65,25 @@ def own_files(host: Host, unit: str) -> tuple[str | None, str | None]:
         raise Failure(f"{path}: {reading.missing}", hint="run it with sudo", code=Exit.UNSEEN, id="denied")
 
     return text(dropin.dropin_path(unit)), text(dropin.env_file_path(unit))
+
+
+def ours(collector: Collector, facts: Facts) -> Ours:
+    """Our files of the unit that `facts` are of. Raises Failure where they are there and can't be read."""
+    assert facts.service is not None
+    own = own_files(collector.host, facts.service.id)
+    return UnitFiles(facts, collector.host, collector.need("extra"), own, render)
+
+
+def manager(host: Host) -> Manager:
+    """What changes a service. Raises Failure where that takes a library that is not installed."""
+    from ollamactl.platforms.systemd import Systemd
+
+    return Systemd()
+
+
+def may_change(host: Host, unit: str, command: str) -> None:
+    """Raises Failure where this process may not change the host."""
+    must_be_root(command)
 
 
 def must_be_root(command: str) -> None:

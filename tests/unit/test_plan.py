@@ -22,8 +22,7 @@ OURS, OUR_FILE = dropin.dropin_path(UNIT), dropin.env_file_path(UNIT)
 def plan(host: TextHost, request: Request) -> Plan:
     collector = Collector(host, UNIT)
     facts = collector.facts((*planning.NEEDS, *planning.NICE))
-    own = (host.files.get(OURS), host.files.get(OUR_FILE))
-    return planning.plan(request, facts, host, collector.need("extra"), own, linux.render)
+    return planning.plan(request, facts, linux.ours(collector, facts))
 
 
 def listed(host: TextHost, path: str) -> None:

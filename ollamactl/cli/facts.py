@@ -63,6 +63,9 @@ def _screen(out: Terminal, found: Facts) -> None:
         since = f" since {day(v.active_enter)}" if v.active_enter else ""
         rows.append(["service", f"{v.id}: {v.active_state} ({v.sub_state}){since}, {v.unit_file_state}"])
         rows.append(["files", ", ".join(f.path for f in found.unit_files or ()) or "–"])
+    for way in found.installs or ():
+        if way.way not in ("unit", "snap"):
+            rows.append(["install", f"{way.key}: {way.why}"])
     if (p := found.process) is not None:
         rows.append(["process", f"pid {p.pid}, user {p.user}, {size(p.rss)}: {' '.join(p.argv)}"])
     if found.address:

@@ -18,7 +18,7 @@ from ollamactl.report.rows import memory_lines, rows_json, table
 from ollamactl.report.screens import header
 from ollamactl.report.text import Terminal
 
-FIELDS = (*VERIFY, "system", "gpus", "complaints")
+FIELDS = (*VERIFY, "system", "gpus", "complaints", "install", "containers")
 
 
 @click.command(short_help="Show each setting in each layer, and where a value was lost.")
@@ -36,7 +36,8 @@ def verify(source: str | None, unit: str, no_color: bool, as_json: bool) -> int:
         facts = opened.facts
     else:
         collector = Collector(opened.host, unit)
-        chosen_unit(collector)
+        if collector.get("unit") is not None or collector.get("install") is None:
+            chosen_unit(collector)
         facts = collector.facts(FIELDS, taken=time.time(), origin=opened.origin)
     if facts.service is None and facts.start is None and facts.loaded is None:
         why = facts.why("service")
@@ -48,6 +49,7 @@ def verify(source: str | None, unit: str, no_color: bool, as_json: bool) -> int:
     if as_json:
         data = {
             "unit": facts.service.id if facts.service else None,
+            "install": facts.install,
             "version": facts.version,
             "rows": rows_json(judgement),
             "mismatches": list(judgement.mismatches),
@@ -63,7 +65,8 @@ def verify(source: str | None, unit: str, no_color: bool, as_json: bool) -> int:
     out = Terminal(colour=False if no_color else None)
     out.wrap(header(facts))
     out.line()
-    table(out, judgement)
+    boxed = facts.install is not None and facts.service is None and facts.effective is not None
+    table(out, judgement, container=boxed)
     for mismatch in judgement.mismatches:
         out.line()
         out.wrap(mismatch.text, hang=2, mark="✗", kind="error")
@@ -84,7 +87,7 @@ def verify(source: str | None, unit: str, no_color: bool, as_json: bool) -> int:
         out.line("no model is loaded, so the runner's side can't be seen")
     for note in judgement.notes:
         out.wrap(f"· {note.text}", hang=2)
-    if facts.service is None:
+    if facts.service is None and facts.install is None:
         out.line()
         out.wrap("only a text was given: what the files and the process say is not known", hang=2)
     if judgement.unproven:

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from ollamactl.core import settings
-from ollamactl.core.facts import Compute, Facts, Load, LogEvent, Start
+from ollamactl.core.facts import Compute, Container, Facts, Load, LogEvent, Start
 from ollamactl.core.source import Missing
 
 
@@ -174,8 +174,10 @@ def given(facts: Facts) -> tuple[Given, ...]:
     if facts.effective is not None:
         for name, v in facts.effective.variables.items():
             if v.value is not None:
+                boxed = v.origin.layer == "container"
                 place = f"{v.origin.file}:{v.origin.line}" if v.origin.file else v.origin.layer
-                found.append(Given(name, v.value, "service", place))
+                place = f"docker inspect {v.origin.file}: {name}={v.value}" if boxed else place
+                found.append(Given(name, v.value, "docker" if boxed else "service", place))
     if facts.process is not None and facts.process.environ is not None:
         known = {g.name for g in found}
         for name, value in facts.process.environ.items():
@@ -193,10 +195,22 @@ def given(facts: Facts) -> tuple[Given, ...]:
 
 
 @made
+def box(facts: Facts) -> Container:
+    """The container that is judged. Missing where no container runs Ollama, or a unit does."""
+    found = facts.install
+    for one in facts.containers or ():
+        if found is not None and found.way in ("docker", "podman", "compose", "quadlet") and one.name == found.name:
+            return one
+    raise Gone(Missing("unasked", "no container is judged") if found is not None else facts.why("install"))
+
+
+@made
 def world(facts: Facts) -> str:
     """What kind of host: linux, darwin, windows, docker, snap, nixos, wsl, colab; empty where nothing tells."""
     if facts.told and facts.told.world:
         return facts.told.world
+    if facts.install is not None and facts.install.way in ("docker", "podman", "compose", "quadlet"):
+        return "docker"
     if facts.system is not None:
         return facts.system.container or facts.system.os
     return ""

@@ -42,6 +42,7 @@ class Source(msgspec.Struct, frozen=True):
     timeout: float = 10.0
     limit: int = 64 << 20  # bytes of body kept at most
     any_exit: bool = False
+    inside: int = 0  # of http: a process in whose network namespace a loopback address is meant
     merge: bool = False  # of a command: standard error belongs to the body (docker logs)
 
     @property
@@ -92,8 +93,8 @@ def command(
     return Source("command", argv, timeout=timeout, limit=limit, any_exit=any_exit, merge=merge)
 
 
-def http(url: str, *, method: str = "GET", body: str = "", timeout: float = 5.0) -> Source:
-    return Source("http", (method, url, body) if body else (method, url), timeout=timeout)
+def http(url: str, *, method: str = "GET", body: str = "", timeout: float = 5.0, inside: int = 0) -> Source:
+    return Source("http", (method, url, body) if body else (method, url), timeout=timeout, inside=inside)
 
 
 def native(name: str, *args: str, timeout: float = 10.0) -> Source:

@@ -201,7 +201,7 @@ def _unit_layers(variable: Variable | None) -> tuple[str | None, str | None]:
         for value, origin in (*variable.shadowed, (variable.value, variable.origin)):
             if origin.layer == "environment-file":
                 env_file = value
-            elif origin.layer in ("environment", "manager", "pass"):
+            elif origin.layer in ("environment", "manager", "pass", "container"):
                 unit = value
     return unit, env_file
 

@@ -51,11 +51,20 @@ class Stream:
 
 
 class LiveHost:
-    """This machine. `service_pid` is a process whose network namespace answers for requests to loopback
-    addresses, for services that have a network of their own; None is ours."""
+    """This machine."""
 
-    def __init__(self, service_pid: int | None = None) -> None:
-        self.service_pid = service_pid
+    def begin(self, source: Source) -> Callable[[], Reading]:
+        """Starts a reading that will be needed in a moment; the function returned waits for it. A host spends most of
+        a reading waiting for another program."""
+        answer: list[Reading] = []
+        thread = threading.Thread(target=lambda: answer.append(self.read(source)))
+        thread.start()
+
+        def wait() -> Reading:
+            thread.join()
+            return answer[0] if answer else self.read(source)
+
+        return wait
 
     def read(self, source: Source) -> Reading:
         """The answer of one source, at most `source.limit` bytes of it."""
@@ -131,7 +140,7 @@ class LiveHost:
             body=rest[0].encode() if rest else None,
             timeout=source.timeout,
             limit=source.limit,
-            service_pid=self.service_pid,
+            service_pid=source.inside or None,
         )
         outcome.missing, outcome.status, outcome.stderr = answer.missing, answer.status, answer.note
         return answer.body

@@ -22,12 +22,14 @@ def worth_showing(row: Row) -> bool:
     return row.cells["server"] not in (ABSENT, row.default) and not row.lost
 
 
-def table(out: Terminal, judgement: Judgement) -> None:
-    """Columns that hold nothing in any row are left out on narrow terminals."""
+def table(out: Terminal, judgement: Judgement, container: bool = False) -> None:
+    """Columns that hold nothing in any row are left out on narrow terminals. A `container` has neither drop-ins nor
+    environment files; what it was made with stands in the place of the unit."""
     rows = [r for r in judgement.rows if worth_showing(r)]
     held = [x for x in LAYERS if any(r.cells[x] != ABSENT for r in rows)]
     layers = list(LAYERS) if out.width >= 72 and not set(held) <= {"server", "runner"} else held
-    cells = [["", *layers]]
+    layers = [x for x in layers if not container or x not in ("drop-in", "env file")]
+    cells = [["", *("container" if container and x == "unit" else x for x in layers)]]
     for row in rows:
         cells.append([row.name, *(_cell(row, layer) for layer in layers)])
     for line in columns(cells, set(range(1, len(layers) + 1)), out.table_width, 2):
@@ -38,7 +40,7 @@ def _cell(row: Row, layer: str) -> str:
     value = row.cells[layer]
     if value == "2562047h47m16.854775807s":
         value = "for ever"
-    value = value if len(value) <= 24 else value[:23] + "…"
+    value = value if len(value) <= 24 else value[:23] + "…"  # the whole stands in --json
     return f"{value} ←" if row.lost == layer else value
 
 

@@ -20,7 +20,8 @@ from ollamactl.report.text import Terminal, clean, columns, size
 
 def header(facts: Facts) -> str:
     """One line: the unit, the release, the GPUs."""
-    parts = [facts.service.id if facts.service else "no service"]
+    elsewhere = facts.install.key if facts.install else "no service"
+    parts = [facts.service.id if facts.service else elsewhere]
     parts.append(f"Ollama {facts.version}" if facts.version else "Ollama, release not known")
     for gpu in facts.gpus or ():
         name = gpu.name.removeprefix("NVIDIA ").removeprefix("GeForce ")
@@ -158,7 +159,7 @@ class Apply:
         if plan.refused:
             code = Exit.REFUSED
         elif result is not None:
-            code = _CODES[result.status]
+            code = CODES[result.status]
         if as_json:
             self.json(plan, result, code, check=check)
         else:
@@ -273,7 +274,7 @@ class Apply:
         envelope.write(envelope.envelope(self.command, code, data, failures, status))
 
 
-_CODES = {
+CODES = {
     "applied": Exit.OK,
     "unchanged": Exit.OK,
     "unproven": Exit.FINDINGS,

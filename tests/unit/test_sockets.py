@@ -17,7 +17,7 @@ import pytest
 
 from ollamactl.core.facts import Connections, Listener
 from ollamactl.core.parse.sockets import STREAMING, Row, Table, awaits, connections, judge
-from ollamactl.core.source import native
+from ollamactl.core.source import http, native
 from ollamactl.host import sockets
 from ollamactl.host.live import LiveHost
 
@@ -203,7 +203,7 @@ def test_owner_of_anothers_socket_is_unknown_without_root() -> None:
         port = server.getsockname()[1]
         code = f"""
 import os
-from ollamactl.core.source import native
+from ollamactl.core.source import http, native
 from ollamactl.host.live import LiveHost
 import ollamactl.host.sockets
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
@@ -238,10 +238,7 @@ print("waiting", flush=True); input()
     assert child.stdout and child.stdin
     try:
         assert child.stdout.readline() == "up\n"
-        inside = LiveHost(service_pid=child.pid)
-        from ollamactl.core.source import http
-
-        answer = inside.read(http("http://127.0.0.1:11434/"))
+        answer = HOST.read(http("http://127.0.0.1:11434/", inside=child.pid))
         assert answer.body == b"hi", answer
         assert child.stdout.readline() == "waiting\n"
         there = connections(HOST.read(native("sockets", "11434", str(child.pid))).body or b"")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, configured, quote
-from ollamactl.core.facts import Facts, Start
+from ollamactl.core.facts import Container, Facts, Start
 from ollamactl.core.lint import exposed
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -24,7 +24,11 @@ def _container(facts: Facts) -> bool:
 
 @check(weight=34, explains=("wildcard_bind_shown_as_ipv6",))
 def api_exposed_without_auth(
-    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None, given: tuple[Given, ...] = ()
+    facts: Facts,
+    signs: Signs = NO_SIGNS,
+    start: Start | None = None,
+    given: tuple[Given, ...] = (),
+    box: Container | None = None,
 ) -> Iterator[Finding]:
     """The API is open to everyone who reaches this host.
 
@@ -34,6 +38,20 @@ def api_exposed_without_auth(
     Do: listen on 127.0.0.1, and put a proxy with keys in front.
     """
     fix = "sudo ollamactl apply --host 127.0.0.1:11434"
+    if box is not None and box.network != "host":  # inside, every interface is only the container's own
+        for port in box.ports:
+            if port.host and not port.address.startswith(("127.", "::1")):
+                at = f"{port.address or '0.0.0.0'}:{port.host}"
+                yield Finding(
+                    "warning",
+                    f"the container's port is published on {at}: every interface",
+                    (f"{box.engine} inspect {box.name}: {at} -> {port.inside}/tcp",),
+                    f'{box.engine} run -p 127.0.0.1:{port.host}:{port.inside} …    # compose: '
+                    f'"127.0.0.1:{port.host}:{port.inside}"',
+                    consequences=("whoever reaches the port can use, pull and delete models",),
+                )
+                return
+        return
     mine = [
         x
         for x in facts.listeners or ()
@@ -114,7 +132,7 @@ def wildcard_bind_shown_as_ipv6(
         )
 
 
-@check(weight=7)
+@check(weight=7, explains=("server_not_reachable",))
 def bind_loopback_only(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None) -> Iterator[Finding]:
     """Other machines and containers cannot reach the server: it listens on 127.0.0.1.
 

@@ -25,7 +25,8 @@ def address(c: Collector) -> str:
         if box is not None and box.network != "host":
             if where := installs.published(box):
                 return where
-            raise Unknown(Missing("absent", f"the container {box.name} publishes no port of its server"))
+            if _inside(c) == 0:
+                raise Unknown(Missing("absent", f"the container {box.name} publishes no port of its server"))
     if (has := c.get("process")) is not None and has.environ is not None:
         value = has.environ.get("OLLAMA_HOST", "")
     elif (begun := c.get("start")) is not None and begun.config is not None:
@@ -47,7 +48,18 @@ def client_address(value: str) -> str:
 def _api(c: Collector, path: str) -> bytes:
     if (has := c.get("service")) is not None and not has.main_pid:
         raise Unknown(Missing("absent", f"{has.id} is {has.active_state}: no server to ask"))
-    return c.body(http(f"http://{c.need('address')}{path}"))
+    return c.body(http(f"http://{c.need('address')}{path}", inside=_inside(c)))
+
+
+def _inside(c: Collector) -> int:
+    """The server's pid where only its own network has the address: a service with a private network, a container that
+    publishes no port. 0 where it is the host's, or may not be entered."""
+    service, process = c.get("service"), c.get("process")
+    apart = service is not None and (service.private_network or service.network_namespace_path)
+    if service is None and (found := c.get("install")) is not None:
+        box = installs.container_of(c, found)
+        apart = box is not None and box.network != "host" and not installs.published(box)
+    return process.pid if apart and process is not None and process.net_ns is not None else 0
 
 
 @feed

@@ -87,7 +87,7 @@ def runners(c: Collector) -> tuple[Runner, ...]:
             continue
         owners = [x for x in listening or () if x.port == args.port and x.pid is not None]
         owned = None if listening is None or not owners else any(x.pid == child.pid for x in owners)
-        props, slots = _runner_api(c, args.port) if owned and args.port else (None, None)
+        props, slots = _runner_api(c, args.port, parent) if owned and args.port else (None, None)
         told = _load_of(c, args.port) if args.slots is None else None
         found.append(
             Runner(
@@ -135,6 +135,7 @@ def _layers(c: Collector, folder: str, name: str) -> tuple[str, ...]:
     return api.model_layers(c.read(file(f"{folder}/manifests/{'/'.join(full)}/{tag}", limit=1 << 20)).body or b"")
 
 
-def _runner_api(c: Collector, port: int) -> tuple[int | None, tuple[Slot, ...] | None]:
-    base = f"http://127.0.0.1:{port}"
-    return api.props_slots(c.read(http(f"{base}/props"))), api.slots(c.read(http(f"{base}/slots")))
+def _runner_api(c: Collector, port: int, parent: Process) -> tuple[int | None, tuple[Slot, ...] | None]:
+    base, inside = f"http://127.0.0.1:{port}", parent.pid if parent.net_ns is not None else 0
+    props, slots = http(f"{base}/props", inside=inside), http(f"{base}/slots", inside=inside)
+    return api.props_slots(c.read(props)), api.slots(c.read(slots))

@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "bundle": ("facts", "Write the raw readings, redacted, to a file for others to look at."),
     "tune": ("tune", "Find the number of slots by loading and measuring; apply it if asked."),
     "probe": ("probe", "Send concurrent requests: who is served, queued, refused, how fast."),
-    "front": ("front", "Show a reverse proxy that limits, authenticates and refuses early."),
+    "front": ("front", "Show or install a reverse proxy that limits, authenticates, refuses early."),
     "history": ("history", "List the changes made here."),
     "rollback": ("history", "Undo a change, as a change that can be undone too."),
     "recover": ("history", "Finish a change that was interrupted, by undoing it."),
@@ -110,6 +110,7 @@ def tell_open(args: list[str]) -> None:
     name = next((a for a in args if not a.startswith("-")), "")
     elsewhere = any(a in ("-h", "--help") or a.startswith("--from") for a in args)
     changes = name in ("apply", "tune", "rollback", "reset", "recover") and "--check" not in args
+    changes = changes or (name == "front" and "--install" in args)
     if name not in COMMANDS or changes or name == "history" or elsewhere:
         return
     if os.path.lexists("/etc/systemd/system/ollamactl-recover.service") or os.path.lexists(
@@ -129,6 +130,7 @@ def fail(failure: Failure, args: list[str], as_json: bool) -> None:
 
     if as_json:
         name = next((a for a in args if not a.startswith("-")), "")
+        failure.hint = text.for_sudo(failure.hint)
         with contextlib.suppress(OSError):
             envelope.write(envelope.envelope(name, failure.code, None, [failure]))
     else:

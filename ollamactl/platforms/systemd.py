@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -57,7 +58,7 @@ class Systemd:
         except ImportError:
             raise Failure(
                 "changing a systemd service needs pystemd, which is not installed",
-                hint="sudo apt-get install python3-pystemd, or pip install 'ollamactl[systemd]'",
+                hint=_how_to_install(),
                 code=Exit.REFUSED,
                 id="pystemd_missing",
             ) from None
@@ -204,6 +205,15 @@ ExecStart={quoting.join([*argv, "recover", "--wait", "60"])}
 def _job(value: Any) -> int:
     first = value[0] if isinstance(value, (tuple, list)) and value else value
     return int(first[0] if isinstance(first, (tuple, list)) else first or 0)
+
+
+def _how_to_install() -> str:
+    """What brings pystemd to the Python that runs this. In an environment of its own it is compiled."""
+    if sys.prefix == sys.base_prefix:
+        return "sudo apt-get install python3-pystemd"
+    pipx = os.path.exists(os.path.join(sys.prefix, "pipx_metadata.json"))
+    into = "pipx inject ollamactl pystemd" if pipx else f"{shlex.quote(sys.executable)} -m pip install pystemd"
+    return f"sudo apt-get install libsystemd-dev gcc pkg-config python3-dev && {into}"
 
 
 def _text(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import sys
 import time
@@ -40,6 +41,19 @@ def clean(text: str) -> str:
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text.replace("\n", " ").replace("\t", " "))
 
 
+# Where sudo looks for programs on Debian, Ubuntu, Fedora and Arch; a folder of pipx or of an environment is none.
+_SUDO_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/snap/bin")
+
+
+def for_sudo(text: str) -> str:
+    """Text with every `sudo ollamactl` as a line that works here: by its path where sudo would not find it. Root
+    himself needs no sudo, and finds it as he has just done."""
+    own = os.path.abspath(sys.argv[0])
+    if (os.geteuid() == 0 and "SUDO_USER" not in os.environ) or os.path.basename(own) != "ollamactl":
+        return text
+    return text if os.path.dirname(own) in _SUDO_PATH else text.replace("sudo ollamactl", f"sudo {shlex.quote(own)}")
+
+
 class Terminal:
     """Standard output (or another stream) for people. A closed stream is not an error: what it shows is over, what
     the command does is not."""
@@ -65,6 +79,7 @@ class Terminal:
         return f"\x1b[{COLOURS[kind]}m{text}\x1b[0m" if self.colour else text
 
     def line(self, text: str = "") -> None:
+        text = for_sudo(text)
         self._write("\r\x1b[K" * bool(self._transient) + text + "\n")
         self._transient = 0
 
@@ -101,7 +116,8 @@ class Terminal:
             self.width, initial_indent=" " * indent, subsequent_indent=rest, break_long_words=False,
             break_on_hyphens=False,
         )  # fmt: skip
-        whole = _UNIT.sub("\\1\N{NO-BREAK SPACE}", f"{mark} {clean(text)}" if mark else clean(text))
+        text = clean(for_sudo(text))
+        whole = _UNIT.sub("\\1\N{NO-BREAK SPACE}", f"{mark} {text}" if mark else text)
         found = [line.replace("\N{NO-BREAK SPACE}", " ") for line in wrapper.wrap(whole)] or [""]
         if mark and kind:
             found[0] = found[0].replace(mark, self.paint(mark, kind), 1)

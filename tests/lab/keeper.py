@@ -34,6 +34,7 @@ import rootfs
 
 CGROUPS = "/sys/fs/cgroup"  # in the keeper's mount namespace always a v2 hierarchy of our own mount
 RESTART = 133  # nspawn's exit status when the machine asks for a reboot
+OF_THE_KERNEL = ("proc", "sysfs", "devpts", "mqueue", "cgroup", "cgroup2")  # no overlay covers such a filesystem
 FRESH_INSIDE = ("/tmp", "/run", "/dev", "/proc", "/sys")  # nspawn mounts its own there, over the overlay
 NOT_OF_THE_ROOT = (*FRESH_INSIDE, "/mnt", "/media")
 ON_DISK = (
@@ -219,11 +220,13 @@ def mount_root(base: Path, config: dict[str, Any]) -> list[tuple[str, str]]:
 
     Upper layers are in the tmpfs `base`: gone with the machine, and never on the filesystem of the lower layer.
     """
-    points = covered(config["share"])
+    root = config["root"]
+    points = covered(config["share"]) if root == "/" else ["/", *apart(config["share"])]
     uppers = {point: base / "upper" / str(number) for number, point in enumerate(points)}
     for upper in uppers.values():
         upper.mkdir(parents=True)
-    rootfs.build_uppers(uppers, storage=config["storage"], journald=config["journald"])
+    prepare = rootfs.build_uppers if root == "/" else rootfs.settle_uppers
+    prepare(uppers, storage=config["storage"], journald=config["journald"])
     binds = []
     for number, (point, upper) in enumerate(uppers.items()):
         work = base / "work" / str(number)
@@ -233,6 +236,7 @@ def mount_root(base: Path, config: dict[str, Any]) -> list[tuple[str, str]]:
             target = base / "bind" / str(number)
             binds.append((f"bind/{number}", point))
         target.mkdir(parents=True, exist_ok=True)
+        lower = root if point == "/" else point
         kernel.mount(
             "lab",
             str(target),
@@ -240,7 +244,7 @@ def mount_root(base: Path, config: dict[str, Any]) -> list[tuple[str, str]]:
             0,
             ",".join(
                 f"{key}={_escaped(str(path))}"
-                for key, path in (("lowerdir", point), ("upperdir", upper), ("workdir", work))
+                for key, path in (("lowerdir", lower), ("upperdir", upper), ("workdir", work))
             ),
         )
     return binds
@@ -257,11 +261,18 @@ def covered(share: list[str]) -> list[str]:
         holds_shared = any(_within(folder, point) for folder in share)
         in_shared = any(_within(point, folder) for folder in share)
         visible = after.split()[0] in ON_DISK and not any(_within(point, one) for one in NOT_OF_THE_ROOT)
+        if after.split()[0] in OF_THE_KERNEL:
+            continue  # a debootstrap in the cache that is still under way
         if os.path.isdir(point) and (holds_shared or in_shared or visible):
             points.add(point)
     points -= set(FRESH_INSIDE)
     points |= {folder for folder in share if any(_within(folder, one) for one in (*FRESH_INSIDE, "/var/tmp"))}
     return sorted(points)
+
+
+def apart(share: list[str]) -> list[str]:
+    """Shared folders for a root that is not the host's, without those that another one holds."""
+    return sorted(one for one in set(share) if not any(one != other and _within(one, other) for other in share))
 
 
 def _within(path: str, folder: str) -> bool:

@@ -98,6 +98,7 @@ class Machine:
     journald -- further lines for journald.conf's [Journal]; there is no rate limit unless one is set here
     size     -- limit of all that is written inside, in bytes of a tmpfs (memory is taken as it is written)
     share    -- further folders of the host that must be visible; the checkout and this interpreter always are
+    root     -- folder whose system is booted instead of the host's own (tests/lab/debian.py makes such)
     nspawn   -- further arguments for systemd-nspawn
     detached -- the machine outlives this process, until `stop`
     """
@@ -110,6 +111,7 @@ class Machine:
         journald: Sequence[str] = (),
         size: int = 4 << 30,
         share: Sequence[str | Path] = (),
+        root: str | Path = "/",
         nspawn: Sequence[str] = (),
         detached: bool = False,
     ) -> None:
@@ -132,9 +134,15 @@ class Machine:
             "storage": storage,
             "journald": list(journald),
             "size": size,
+            "root": str(root),
             "nspawn": list(nspawn),
             "share": sorted({os.path.realpath(folder) for folder in needed}),
         }
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """Folders of the host that are visible at their places beside those of the root."""
+        return tuple(self._config["share"])
 
     # Life
 
@@ -326,7 +334,8 @@ class Machine:
         for point in self.run(
             ["findmnt", "-n", "-r", "-t", "overlay", "-O", "rw", "-o", "TARGET"]
         ).stdout.split():
-            self.run(["mount", "-o", "remount", point])
+            # mount(2): overlays refuse a remount by the newer calls
+            self.run(["mount", "-o", "remount", point], env={"LIBMOUNT_FORCE_MOUNT2": "always"})
 
     # Parts
 

@@ -78,8 +78,6 @@ def build_uppers(uppers: Uppers, *, storage: str = PERSISTENT, journald: Sequenc
 
     `storage` is journald's Storage=; `journald` are further lines for its `[Journal]` section. Raises OSError.
     """
-    for mount_point, upper in uppers.items():
-        _like(Path(mount_point), upper)
     for folder in HIDDEN:
         opaque(uppers, folder)
     systemd = systemd_folder()
@@ -95,6 +93,14 @@ def build_uppers(uppers: Uppers, *, storage: str = PERSISTENT, journald: Sequenc
             link(uppers, f"/etc/systemd/system/{target}.wants/{unit}", f"{systemd}/system/{unit}")
     put(uppers, "/etc/systemd/system/lab.target", LAB_TARGET)
     link(uppers, "/etc/systemd/system/default.target", "lab.target")
+    settle_uppers(uppers, storage=storage, journald=journald)
+    add_ollama_user(uppers)
+
+
+def settle_uppers(uppers: Uppers, *, storage: str = PERSISTENT, journald: Sequence[str] = ()) -> None:
+    """Write into the upper layers what makes one machine of a root: its names and its journal."""
+    for mount_point, upper in uppers.items():
+        _like(Path(mount_point), upper)
     lines = [
         f"Storage={storage}",
         "RateLimitIntervalSec=0",
@@ -111,8 +117,8 @@ def build_uppers(uppers: Uppers, *, storage: str = PERSISTENT, journald: Sequenc
     put(uppers, "/etc/fstab", "")
     put(uppers, "/etc/environment", "")
     if storage == PERSISTENT:
+        _mirror(uppers, "/var/log")
         _place(uppers, "/var/log/journal").mkdir(mode=0o755)
-    add_ollama_user(uppers)
 
 
 def add_ollama_user(uppers: Uppers) -> None:

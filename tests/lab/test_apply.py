@@ -349,7 +349,7 @@ def test_without_root_what_can_not_be_read_is_said(lab: Machine) -> None:
     lab.run(["useradd", "-m", "guest"], check=False)
     refused = ctl(lab, "apply", "--parallel", "2", user="guest")
     assert refused.returncode == 5
-    assert "hint: sudo ollamactl apply --parallel 2" in refused.stderr
+    assert f"hint: sudo {ollama.OLLAMACTL[0]} apply --parallel 2" in " ".join(refused.stderr.split())
     seen = ctl(lab, "verify", user="guest")
     assert "denied" in seen.stdout and "sudo" in seen.stdout
     assert "Traceback" not in seen.stdout + seen.stderr

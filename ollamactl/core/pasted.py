@@ -26,6 +26,7 @@ from ollamactl.core.facts import (
     UnitFile,
 )  # fmt: skip
 from ollamactl.core.parse import log, ollama_ps, phrases, systemctl, unitfile
+from ollamactl.core.paste.canonical import canonical, quoted
 from ollamactl.core.source import Missing
 
 SMALL = 4 << 20  # bytes of a text that is looked through for more than log lines
@@ -33,8 +34,9 @@ LONGEST = 2000  # characters of a line
 ASIDE = 2000  # lines that are looked at so
 
 _LOG_LINE = re.compile(
-    r"\btime=\d{4}|\blevel=[A-Z]+ source=|^\W*\[GIN\]|\bollama(?:\.service|-serve|\.listener)?\[\d+\]:|^(?:llama|ggml|llm|load|print_info|slot|srv|"
-    r"common|sched|clip|que|set_|alloc|init|system_info|main|Device|cmn|resolve|graph_reserve|done_getting)\w*[ _:(]|^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d "
+    r"[^`'\"“]{0,90}?\btime=\d{4}-|[^`'\"“]{0,60}?\blevel=[A-Z]+ source=|\W*\[GIN\] \d{4}|.{0,90}\bollama(?:\.service|-serve|\.listener)?\[\d+\]:"
+    r"|(?:llama|ggml|llm|load|print_info|common|clip|set_|alloc|init|system_info|main|cmn|resolve|sched|graph_reserve|done_getting|create_)[\w.]*(?:\(\))?: "
+    r"|(?:slot|srv|que) +\w+[: ]|  Device \d|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d "
 )
 _SECTION = re.compile(r"\s*\[(?:Unit|Service|Install|Socket|X-\w+)\]?\s*$", re.I)
 _PATH_LINE = re.compile(r"\s*#+ (/\S+\.(?:service|conf))(?:\.\w+)?\s*$")
@@ -195,7 +197,7 @@ class _Splitter:
         looked = 0
         plist = ""
         for n, line in enumerate(lines):
-            if not keep[n].strip() or _LOG_LINE.search(line[:200]):
+            if not keep[n].strip() or _LOG_LINE.match(line[:300]):
                 if n < 400:
                     self._world(line)
                 continue
@@ -205,6 +207,15 @@ class _Splitter:
             if looked > ASIDE:
                 break
             line = _plain(line[:LONGEST])
+            if (own := canonical(line)) is not None:
+                keep[n] = own
+                self._world(line)
+                continue
+            for clause in _clauses(line):
+                if clause is not line and (own := canonical(clause)) is not None:
+                    keep[n] = own if keep[n] == lines[n] else keep[n]
+                for kind, fields in quoted(clause):
+                    self.messages.append(LogEvent(kind=kind, text=line.strip()[:400], line=n + 1, fields=fields))
             self._status(line)
             if self._show(line):
                 keep[n] = ""
@@ -382,7 +393,9 @@ class _Splitter:
         self.messages.append(LogEvent(kind=kind, text=text))
 
 
-_JOURNAL = re.compile(r"(?:\S{1,6} +\d{1,2} [\d:.]{8,20}|\d{4}-\d\d-\d\dT\S{8,40}) \S{1,80} ([\w@.-]{1,60})(?:\[\d+\])?: ")
+_JOURNAL = re.compile(
+    r"(?:\S{1,6} +\d{1,2} [\d:.]{8,20}|\d{4}-\d\d-\d\dT\S{8,40}) \S{1,80} ([\w@.-]{1,60})(?:\[\d+\])?: "
+)
 
 
 def _foreign(line: str) -> bool:
@@ -392,6 +405,14 @@ def _foreign(line: str) -> bool:
         return False
     text = line[:LONGEST].lower()
     return "ollama" not in text and "suspend" not in text and "hibernat" not in text
+
+
+def _clauses(line: str) -> list[str]:
+    """The parts of a sentence between semicolons, where it is one: code and configuration have no blank after them."""
+    parts = line.split("; ")
+    return (
+        parts if 1 < len(parts) < 12 and not re.search(r"[{}$&]|^\s*(?:export|set|for|if|while)\b", line) else [line]
+    )
 
 
 def _plain(line: str) -> str:
@@ -413,7 +434,7 @@ def _unit_blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
         line = lines[n].rstrip("\r")
         if found := _PATH_LINE.match(line):
             path, path_at = found[1], n
-            if n + 1 < len(lines) and _ASSIGN.match(lines[n + 1]) and not _LOG_LINE.search(lines[n + 1][:200]):
+            if n + 1 < len(lines) and _ASSIGN.match(lines[n + 1]) and not _LOG_LINE.match(lines[n + 1][:300]):
                 end = _block_end(lines, n + 1)
                 yield n, end, path
                 n, path = end, ""
@@ -433,7 +454,7 @@ def _block_end(lines: list[str], n: int) -> int:
     for at in range(n, len(lines)):
         line = lines[at].rstrip("\r")
         if continued or _ASSIGN.match(line) or _SECTION.match(line):
-            if not continued and _LOG_LINE.search(line[:200]):
+            if not continued and _LOG_LINE.match(line[:300]):
                 break
             last = at
         elif _PATH_LINE.match(line) and at > n:

@@ -417,6 +417,8 @@ def origin_not_allowed_403(signs: Signs = NO_SIGNS, start: Start | None = None) 
         r for r in (start.requests if start else ()) if r.status == 403 and r.seconds_min < 0.05 and r.path != "/"
     ]
     lines = signs.lines("forbidden_origin")
+    if not lines and signs.has("status_403") and signs.has("browser_origin"):
+        lines = signs.lines("status_403", "browser_origin")
     if refused or lines:
         count = sum(r.count for r in refused)
         said = (

@@ -46,7 +46,7 @@ def api_exposed_without_auth(
                     "warning",
                     f"the container's port is published on {at}: every interface",
                     (f"{box.engine} inspect {box.name}: {at} -> {port.inside}/tcp",),
-                    f'{box.engine} run -p 127.0.0.1:{port.host}:{port.inside} …    # compose: '
+                    f"{box.engine} run -p 127.0.0.1:{port.host}:{port.inside} …    # compose: "
                     f'"127.0.0.1:{port.host}:{port.inside}"',
                     consequences=("whoever reaches the port can use, pull and delete models",),
                 )

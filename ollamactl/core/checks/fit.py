@@ -119,6 +119,16 @@ def kv_cache_exceeds_vram(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fin
         graph = n.get("memory.graph.full", n.get("graph.full", 0))
         have = n.get("memory.available", n.get("available", 0))
         full = n.get("memory.required.full", n.get("required.full", 0))
+        each = n.get("memory.available.most", n.get("available.most", have))
+        if on == 0 and of and have and graph > each * 0.9:
+            yield Finding(
+                "warning",
+                f"the compute graph of that context is {gib(int(graph))}, more than any GPU has ({gib(int(each))}): "
+                "no layer is on the GPU",
+                signs.quotes([event]),
+                fix,
+            )
+            return
         if on < of and have and kv + graph > have * 0.35 and kv > full * 0.25:
             yield Finding(
                 "warning",

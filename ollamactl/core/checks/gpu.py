@@ -185,10 +185,18 @@ def gpu_not_supported_by_backend(
             signs.quotes(events),
             "sudo ollamactl apply --set OLLAMA_VULKAN=1    # or another release",
         )
-    elif any("no kernel image" in e.text for e in hard):
+    elif mute := [e for e in hard if re.search(r"kernel image is|TensileLibrary", e.text)]:
         yield Finding(
-            "error", "the libraries have no code for the GPU", signs.quotes(hard), "ollama --version    # upgrade"
+            "error", "the libraries have no code for the GPU", signs.quotes(mute), "ollama --version    # upgrade"
         )
+    elif crashed := [e for e in signs.of("discovery_failed") if "crashed" in e.text]:
+        if cpu_only(start):
+            yield Finding(
+                "warning",
+                "a GPU library of this release crashes while it looks for GPUs; the CPU is used",
+                signs.quotes(crashed),
+                "sudo ollamactl apply --set OLLAMA_VULKAN=1    # or another release",
+            )
 
 
 @check(weight=68, explains=("no_gpu_found", "service_started_before_gpu"))
@@ -250,6 +258,13 @@ def discovery_ok_but_runner_cpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
         )
     elif signs.has("no_layer_fits") and not (start and start.loads):
         yield Finding("warning", "no layer went to the GPU, said only at DEBUG", signs.lines("no_layer_fits"), fix)
+    elif signs.has("runner_gpu_failed") and devices:
+        yield Finding(
+            "warning",
+            f"{devices[0].description or devices[0].name or 'the GPU'} was found, and the runner could not use it",
+            (*signs.lines("runner_gpu_failed"), devices[0].text),
+            fix,
+        )
     elif devices and signs.has("no_nvidia_device") and signs.has("rocm_runner_failed"):
         yield Finding(
             "warning", "the GPU was found and the runner fell back to the CPU", signs.lines("no_nvidia_device"), fix

@@ -68,6 +68,13 @@ def model_reload_every_request(signs: Signs, facts: Facts, start: Start | None =
             signs.lines("expired_to_make_room", "already_loaded"),
             "the same num_ctx in all clients",
         )
+    elif signs.has("reloaded_each_time") and not signs.has("eviction"):
+        yield Finding(
+            "warning",
+            "a model is loaded anew for every request: requests differ in num_ctx or other options of the runner",
+            signs.lines("reloaded_each_time"),
+            "journalctl -u ollama --no-pager | grep -E 'starting (llama|runner)'    # what differs between the loads",
+        )
     elif signs.has("ps_flips"):
         yield Finding(
             "warning",

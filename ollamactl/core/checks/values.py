@@ -120,7 +120,8 @@ def invalid_value(
         elif one.name == "OLLAMA_NUM_PARALLEL" and govalues.trimmed(one.value) == "0" and _chooses_not(start):
             said = "OLLAMA_NUM_PARALLEL=0 runs with one slot; since 0.10 there is no automatic choice"
             yield Finding("warning", said, (one.place,), "sudo ollamactl apply --parallel 1")
-    zero = start is not None and (start.config or {}).get("OLLAMA_NUM_PARALLEL") == "0" and _chooses_not(start)
+    printed = (start.config or {}).get("OLLAMA_NUM_PARALLEL") if start else None
+    zero = printed == "0" and start is not None and settings.version(start.version) >= (0, 10)  # before: the default
     if zero and not any(g.name == "OLLAMA_NUM_PARALLEL" for g in given):
         said = "OLLAMA_NUM_PARALLEL=0 runs with one slot; since 0.10 there is no automatic choice"
         yield Finding(

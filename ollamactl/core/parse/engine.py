@@ -1,9 +1,9 @@
 """Lines of the engine (llama.cpp, and Ollama's own) about one load: buffers, context, slots, offload.
 
-    llama_kv_cache:        CPU KV buffer size =    96.00 MiB          0.12.6 on; before: _unified, and _init to 0.5.4
-    load_tensors:        CUDA0 model buffer size =  1252.41 MiB
-    sched_reserve:        CPU compute buffer size =    54.54 MiB
-    llama_context: n_ctx_seq             = 8192
+llama_kv_cache:        CPU KV buffer size =    96.00 MiB          0.12.6 on; before: _unified, and _init to 0.5.4
+load_tensors:        CUDA0 model buffer size =  1252.41 MiB
+sched_reserve:        CPU compute buffer size =    54.54 MiB
+llama_context: n_ctx_seq             = 8192
 """
 
 from __future__ import annotations
@@ -52,6 +52,11 @@ def parse_buffer(text: str, swa: bool = False) -> Buffer | None:
     return Buffer(kind=kind, device=device, bytes=size_bytes, text=text, swa=swa and kind == "kv")
 
 
+def is_of_load(msg: str) -> bool:
+    """Whether a message of Ollama's own engine is about a load."""
+    return msg in _GO_KINDS or _OFFLOADED.match(msg) is not None
+
+
 def parse_size(text: str) -> int | None:
     """Bytes of Go's human sizes: "11.9 GiB" (1024) and "287 MB" (1000)."""
     found = _SIZE.fullmatch(text.strip())
@@ -66,8 +71,16 @@ class Loading:
     """Gathers one load while its lines pass."""
 
     def __init__(
-        self, args: RunnerArgs, argv: tuple[str, ...], runner: str, at: float | None, line: int, text: str
+        self,
+        args: RunnerArgs,
+        argv: tuple[str, ...],
+        runner: str,
+        at: float | None,
+        line: int,
+        text: str,
+        implied: bool = False,
     ) -> None:
+        self.implied = implied  # nothing shows its beginning
         self.args, self.argv, self.runner = args, argv, runner
         self.at, self.line, self.text = at, line, text
         self.request: LoadRequest | None = None
@@ -160,7 +173,10 @@ class Loading:
         flash = args.flash_attention or asked.flash_attention
         engine_flash = _FLASH.get(seen.get("flash_attn", ""), "")
         error = self.error
-        if self.outcome == "failed":
+        outcome = self.outcome
+        if self.implied and outcome == "loading" and (context or any(b.kind == "kv" for b in self.buffers)):
+            outcome = "loaded"  # its context stands; the line that says so is not in what was pasted
+        if outcome == "failed":
             error = "\n".join([error, *(one for one in self.error_lines if one not in error)]).strip()
         return Load(
             at=self.at,
@@ -180,7 +196,7 @@ class Loading:
             offloaded=self.offloaded,
             buffers=tuple(self.buffers or self.go_buffers),
             seconds=self.seconds,
-            outcome=self.outcome,
+            outcome=outcome,
             error=error,
             pid=self.pid,
             line=self.line,

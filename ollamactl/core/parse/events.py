@@ -127,7 +127,7 @@ EVENTS: tuple[Event, ...] = (
     Event("folder_read_only", "read-only file system", "text", "",
           r"(?P<call>mkdir|open) (?P<path>/[^:]*): read-only"),
     Event("file_missing", "no such file or directory", "text", "",
-          r"(?P<call>open|stat|lstat|mkdir) (?P<path>/[^:]*): no such file", 20),
+          r"(?P<call>open|stat|lstat|mkdir|rename) (?P<path>/[^:]*): no such file", 20),
     Event("disk_full", "no space left on device", "text", "", r"(?P<path>/[^:]+): no space left"),
     Event("exec_denied", "fork/exec", "text", "", r"fork/exec (?P<path>/[^:]*): (?P<why>.*)"),
     Event("library_missing", "error while loading shared libraries", "text", "", r"libraries: (?P<library>\S+):"),
@@ -141,6 +141,12 @@ EVENTS: tuple[Event, ...] = (
           r"timed out waiting for (?P<what>llama runner|llama-server|server)(?!.*context canceled)"),
     Event("model_metadata_error", "failed to load model metadata", "msg", "0.30 –"),
     Event("model_file_damaged", "invalid file magic", "text"),
+    Event("model_file_damaged", "unexpectedly reached end of file", "text", "up to 0.1"),
+    Event("model_file_damaged", "unexpected end of file", "text"),
+    Event("model_file_damaged", "invalid magic", "text"),
+    Event("model_file_damaged", "failed to read magic", "text"),
+    Event("model_file_damaged", "failed to read tensor", "text"),
+    Event("model_file_damaged", "failed to read key-value", "text"),
     Event("model_file_damaged", "tensor data is not within the file bounds", "text"),
     Event("model_file_damaged", "offset+size", "text"),
     Event("model_file_damaged", "model is corrupted or incomplete", "text"),
@@ -166,10 +172,16 @@ EVENTS: tuple[Event, ...] = (
     Event("nvidia_driver_too_old", "NVIDIA driver too old", "msg", "0.30 –"),
     Event("nvidia_driver_too_old", "CUDA driver version is insufficient for CUDA runtime version", "text"),
     Event("nvidia_driver_too_old", "cudart init failure: 35", "text"),
+    Event("nvidia_driver_too_old", "cudaSetDevice err: 35", "text"),
+    Event("nvidia_driver_too_old", "undefined symbol: cu", "text", "a function of a newer libcuda"),
+    Event("gpu_library_failed", "Unable to load nvcuda", "msg", "DEBUG to 0.3.8", keep=10),
+    Event("gpu_library_failed", "Unable to load cudart", "msg", "DEBUG to 0.3.8", keep=10),
+    Event("gpu_library_failed", "unable to load cuda driver library", "msg", "DEBUG 0.3.9 – 0.12.3", keep=10),
     Event("nvidia_driver_too_old", "cudaGetDeviceCount returned 35", "text"),
     Event("kfd_denied", "amdgpu devices detected but permission problems block access", "text"),
     Event("kfd_denied", "permissions not set up properly", "text"),
     Event("kfd_denied", "open /dev/kfd", "text"),
+    Event("kfd_denied", "Could not initialize Tensile host: No devices found", "text"),
     Event("kfd_denied", "/dev/kfd read-write: Permission denied", "text"),
     Event("igpu_dropped", "dropping integrated GPU", "prefix", "0.30 –"),
     Event("device_skipped", "skipping CUDA device", "prefix", "0.30 –"),
@@ -180,6 +192,9 @@ EVENTS: tuple[Event, ...] = (
     Event("gpu_unsupported", "CUDA GPU is too old", "text"),
     Event("gpu_unsupported", "amdgpu is not supported", "text"),
     Event("gpu_unsupported", "no kernel image is available", "text"),
+    Event("gpu_unsupported", "device kernel image is invalid", "text"),
+    Event("gpu_unsupported", "TensileLibrary", "text", "", r"arch : (?P<arch>gfx\w+)"),
+    Event("runner_gpu_failed", "failed to initialize ROCm", "text", "", r"ROCm: (?P<error>.*)"),
     Event("gpu_below_minimum", "amdgpu too small", "prefix"),
     Event("discovery_failed", "failure during GPU discovery", "prefix", "0.12.4 –"),
     Event("discovery_failed", "unable to refresh free memory, using old values", "prefix"),
@@ -193,6 +208,8 @@ EVENTS: tuple[Event, ...] = (
     Event("cuda_init_failed", "cudaSetDevice err: ", "text", "", r"err: (?P<code>\d+)"),
     Event("cuda_init_failed", "library init failure: ", "text", "", r"init failure: (?P<code>\d+)"),
     Event("cuda_init_failed", "cudart init failure: ", "text", "", r"init failure: (?P<code>\d+)"),
+    Event("cuda_init_failed", "nvcuda init failure: ", "text", "", r"init failure: (?P<code>\d+)"),
+    Event("cuda_init_failed", "cuInit err: ", "text", "", r"err: (?P<code>\d+)"),
     Event("cuda_init_failed", "failed to initialize CUDA", "text", "", r"CUDA: (?P<error>.*)"),
     Event("cuda_init_failed", "failed to get device context", "text", "", r"context (?P<code>\d+)"),
     Event("cuda_init_failed", "no CUDA-capable device is detected", "text"),
@@ -220,7 +237,14 @@ _ANY = re.compile("|".join(re.escape(row.needle) for row in _TEXTS))
 _pattern = cache(re.compile)  # when first needed: most logs need few of them
 _BY_KIND = {row.kind: row for row in EVENTS}
 _FREQUENT = {"slot launch_slot_": _BY_KIND["slot_launched"], "srv        update": _BY_KIND["prompt_cache"]}
-_FAILING = {"load_failed", "model_metadata_error", "runner_terminated", "runner_gone", "discovery_failed"}
+_FAILING = {
+    "gpu_library_failed",
+    "load_failed",
+    "model_metadata_error",
+    "runner_terminated",
+    "runner_gone",
+    "discovery_failed",
+}
 VALUE = 600  # characters of a field that are kept
 
 

@@ -1,6 +1,6 @@
 """[GIN] lines: one for each request that has *ended*, with its status and how long it took.
 
-    [GIN] 2026/11/30 - 02:56:39 | 200 |  1.275773246s |       127.0.0.1 | POST     "/api/generate"
+[GIN] 2026/11/30 - 02:56:39 | 200 |  1.275773246s |       127.0.0.1 | POST     "/api/generate"
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from ollamactl.core.facts import Request, RequestStats
 
 _LINE = re.compile(
-    r"\[GIN\] ?(\d{4}/\d\d/\d\d - \d\d:\d\d:\d\d) ?\| *(\d{3}) ?\| *([0-9a-zµμ.]+) ?"
+    r"\[GIN\] ?((?:\d{4}/\d\d/\d\d - \d\d:\d\d:\d\d)?) ?\| *(\d{3}) ?\| *([0-9a-zµμ.]+) ?"
     r"\| *(\S*?) ?\| *([A-Z]+) *\"([^\"]*)\"?"
 )
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|μs|ms|s|m|h)")
@@ -25,7 +25,7 @@ PATHS = 400  # groups kept apart; a scanner may ask for any number of paths
 
 
 def parse(text: str) -> tuple[str, int, float, str, str, str] | None:
-    """(time as printed, status, seconds, client, method, path) of a [GIN] line, or None."""
+    """(time as printed or empty, status, seconds, client, method, path) of a [GIN] line, or None."""
     found = _LINE.match(text)
     if found is None:
         return None

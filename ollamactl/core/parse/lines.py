@@ -79,7 +79,9 @@ _SYSLOG = re.compile(  # a name without a pid only where no line of the engine c
 _DIRT = re.compile(rb"[\x1b\0]")
 _COMPOSE = re.compile(rb"([A-Za-z0-9][\w.-]*) +\| ?")
 _STAMPED = re.compile(
-    rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)) (?:(?:stdout|stderr) [FP] )?(?=\S)"
+    rb"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)?)"
+    rb"(?: +(?:stdout|stderr) [FP] (?=\S)|[ \t|]*(?:INFO|info|stderr|stdout)?[ \t|]*"
+    rb"(?=time=\d|\d{4}/\d\d/\d\d |\[GIN\]|[a-z_]+: |Error: )|(?<=[Z\d]) (?=\S))"
 )
 _ANSI = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _SPINNER = re.compile(
@@ -294,7 +296,7 @@ class _Text:
                 break
             self.tally.forms["docker"] += 1
             if found.re is _STAMPED:
-                at = seconds_of(found[1].decode())
+                at = seconds_of(found[1].decode()) or at
             line = clean(line[found.end() :])
         if line[:1] in (b" ", b"\t", b">"):
             bare = line.lstrip(b" \t>")

@@ -109,11 +109,11 @@ class _Reader:
         if text.startswith("[GIN]"):
             self._gin(entry)
             return
-        line = slog.parse(text) if text.startswith(("time=", "20", "19")) else None
+        line = slog.parse(text) if text.startswith(("time=", "level=", "20", "19")) else None
         if line is not None:
             tally.unread += line.cut
             zone = line.time[-6:]
-            if zone != self.zone:
+            if zone and zone != self.zone:
                 self.zone, self.offset = zone, slog.offset_of(line.time) or (0.0 if zone[-1] == "Z" else self.offset)
         at = entry.at
         if at is None and line is not None:

@@ -37,14 +37,19 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("daemon_reload_done", r"systemctl daemon-reload\b(?!')|systemd\[1\]: Reloading"),
     Phrase("panic_models", r"envconfig\.Models|UserHomeDir"),
     Phrase("no_systemd", r"System has not been booted with systemd|systemd is not running"),
-    Phrase("suspend", r"PM: (?:suspend|hibernation)|systemd-suspend|suspend entry|(?:after|from|since) (?:a )?(?:suspend|sleep|hibernat|resume)"
-           r"|(?:woke|wake|resum\w+) (?:up )?from (?:sleep|suspend)"),
+    Phrase("suspend", r"PM: (?:suspend|hibernation)|systemd-(?:suspend|hibernate|sleep)|suspend entry|suspend/resume|sleep/wake|sleep mode"
+           r"|(?:after|from|since|following|once) (?:\w+ ){0,3}(?:suspend|sleep|sleeping|hibernat\w*|resum\w+|wak\w+)\b"
+           r"|(?:woke|wake|waking|resum\w+|return\w*) (?:\w+ ){0,2}from (?:\w+ )?(?:sleep|suspend|hibernation)|(?:goes|went|put) (?:\w+ ){0,3}(?:to|into) (?:sleep|suspend|hibernat)"),
+    Phrase("cpu_instead", r"(?:only|just|always|now|then|still|back|over|switch\w*|fall\w*|fell|default\w*) (?:\w+ ){0,3}(?:on |to |using |uses? |the |my )+CPU\b"
+           r"|(?:\buse[sd]?|using|runs?|running|ran|work\w*)(?: \w+){0,4} (?:on |the )?CPU (?:only|instead|rather)|CPU[- ]only"
+           r"|(?:refus\w+|fail\w*|stop\w*|not|n't|never|no longer|unable)(?: \w+){0,3} (?:us(?:e|es|ed|ing)|utili[sz]\w+|detect\w*|find\w*|see\w*|recogni[sz]\w+|access\w*) (?:the |my |any |its )?(?:\w+ )?GPUs?\b"
+           r"|GPUs? (?:\w+ ){0,3}(?:not|n't|no longer|never|isn't) (?:\w+ )?(?:used|utili[sz]ed|detected|found|recogni[sz]ed|visible|available|working)|GPU (?:usage|utili[sz]ation) (?:\w+ ){0,3}0 ?%|only (?:using|uses|used) (?:the )?CPU"),
     Phrase("after_reboot_cpu", r"after (?:a |the |every |each )?(?:re)?boot\b.*\b(?:cpu|gpu)"),
     # clients
     Phrase("client_version_differs", r"client version is \S+|Warning: client version"),
     Phrase("client_cannot_connect", r"could not connect to (?:a running )?ollama|could not connect to ollama app"),
     Phrase("remote_refused", r"(?:host\.docker\.internal|(?<![\d.])(?:10|172|192)\.\d+\.\d+\.\d+):\d+.*(?:refused|ECONNREFUSED)"
-           r"|connect to (?:host\.docker\.internal|(?:10|172|192)\.\d+\.\d+\.\d+) port \d+.*refused"
+           r"|connect to (?:host\.docker\.internal|(?:10|172|192)\.\d+\.\d+\.\d+) port \d+"
            r"|ECONNREFUSED (?:10|172|192)\."),
     Phrase("connection_refused", r"(?<!\d:443: connect: )(?<!:80: connect: )connection refused|ECONNREFUSED|Failed to connect to \S+ port \d+"
            r"|No connection could be made because the target machine actively refused"),
@@ -53,10 +58,15 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("gateway_timeout", r"504 Gateway Time-?out|upstream timed out|HTTP/\S+ 504|\b504\b.*(?:nginx|gateway)"),
     Phrase("stream_broken", r"upstream prematurely closed"),
     Phrase("queue_full", r"server busy, please try again"),
+    Phrase("status_403", r"\b403\b"),
+    Phrase("browser_origin", r"\bCORS\b|(?:chrome|browser|firefox|edge|web)[ -]?extensions?|(?:chrome|moz|safari-web)-extension://|browser plug-?in|-H ['\"]Origin:|\bOLLAMA_ORIGINS\b"),
     Phrase("forbidden_origin", r"blocked by CORS policy|403 Forbidden.*origin|origin.*(?:403|not allowed)|chrome-extension://\S+.*403"),
     Phrase("bad_duration", r"time: (?:missing unit in|invalid|unknown unit) [^\n]*duration|missing unit in duration"),
     Phrase("no_reply", r"0 bytes received|Empty reply from server|timed out after \d+ milliseconds with 0 (?:out of|bytes)"),
     Phrase("needs_newer", r"requires a newer version of Ollama|pull model manifest: 412|may require a newer version"),
+    Phrase("runner_killed", r"\bOOMKilled\b|[Ee]xit(?:ed)?(?: with)? [Cc]ode:?\s+137\b"),
+    Phrase("reloaded_each_time", r"re-?(?:load|start|initiali[sz])\w*[^\n]{0,40}\bmodel\b[^\n]{0,50}\b(?:every|each|all the)\b"
+           r"|\bmodel\b[^\n]{0,50}re-?load\w*[^\n]{0,50}\b(?:every|each)\b|(?:every|each) (?:\w+ ){1,6}[^\n]{0,40}\bmodel\b[^\n]{0,40}re-?load"),
     Phrase("runner_exit", r"(?:llama runner|llama-server) process (?:has terminated|no longer running)"
            r"|model runner has unexpectedly stopped|error loading (?:llama server|model)|unable to load model"),
     Phrase("ram_too_small", r"model requires more system memory \((?P<needed>[^)]+)\) than is available \((?P<free>[^)]+)\)"),
@@ -69,7 +79,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("keep_alive_expected", r"OLLAMA_KEEP_ALIVE[\"'=: ]+-1|keep_?alive[\"']?\s*[:=]\s*-1|Forever"),
     Phrase("num_gpu_forced", r"num_gpu[\"']?\s*[:= ]\s*(?:[89]\d|[1-9]\d\d+)\b"),
     # downloads
-    Phrase("registry_timeout", r"(?:registry\.ollama\.ai|ollama\.com|pull model manifest|dial tcp)[^\n]*(?:i/o timeout|connection refused"
+    Phrase("registry_timeout", r"(?:registry\.ollama\.ai|ollama\.com|pull model manifest|dial tcp)[^\n]*(?:i/o time(?:d )?out|connection refused|connection reset|first record does not look like a TLS handshake|context deadline exceeded|certificate signed by unknown authority|Forbidden"
            r"|connection timed out|no such host|TLS handshake timeout|network is unreachable)"),
     Phrase("http_plain_manifest", r"Get \"?http://registry"),
     Phrase("html_reply", r"invalid character '?<'? looking for beginning of value"),
@@ -93,7 +103,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|cannot access '?/dev/nvidia-uvm|modprobe nvidia[_-]uvm|nvidia-modprobe -u"),
     Phrase("uvm_in_use", r"Module nvidia_uvm is in use|nvidia_uvm.*in use"),
     Phrase("cuda_999", r"(?:CUDA|cudart|cuInit|cuda\w*)\D{0,40}\b999\b|error 999"),
-    Phrase("driver_version_told", r"Driver Version: (?P<version>\d+\.[\d.]+)|\bdriver[ :=]+(?P<other>\d{3}\.[\d.]+)"),
+    Phrase("driver_version_told", r"Driver Version: (?P<version>\d+\.[\d.]+)|(?i:\bdriver(?: version)?\**)[ :=]+(?P<other>\d{3}\.[\d.]+)|NVRM version:.*Kernel Module +(?P<third>\d{3}\.[\d.]+)"),
     Phrase("kfd_denied", r"/dev/kfd[^\n]*(?:permission denied|Operation not permitted)|permissions not set up properly"),
     Phrase("render_denied", r"/dev/dri/render\w*[^\n]*(?:permission denied|Operation not permitted)"),
     Phrase("vgpu", r"\bGRID [A-Z]|\bvGPU\b"),
@@ -126,7 +136,8 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("unloaded_anyway", r"(?:still |is |was |gets )unloaded after"),
     Phrase("one_gpu_used", r"only (?:one|1|uses one)[^\n]{0,20}GPU"),
     Phrase("spread_unneeded", r"(?:spread|split) (?:over|across)[^\n]{0,20}GPUs?[^\n]*(?:fits|would fit|suffic)"),
-    Phrase("uneven_split", r"uneven(?:ly)?[^\n]*GPUs?|GPUs? of different sizes?"),
+    Phrase("uneven_split", r"uneven(?:ly)?[^\n]*GPUs?|GPUs? of different sizes?|GPUs? with different VRAM|(?:larger|bigger|smaller|second|other|faster|first) (?:card|GPU)[^\n]*(?:under-?utili[sz]ed|saturated|barely|mostly idle)"
+           r"|put(?:s|ting) [\d.]+ ?GB on (?:the )?[^\n]{1,40} and [\d.]+ ?GB on"),
     Phrase("slower_now", r"(?:slower|slow)[^\n]*(?:after|since)[^\n]*(?:update|upgrad|0\.\d+)"),
     Phrase("gpu_memory_taken", r"(?:other|another) (?:program|process|application)s?[^\n]*VRAM"),
     Phrase("kv_too_large", r"KV cache[^\n]*(?:exceeds?|too large|does(?: not|n't) fit)"),
@@ -155,8 +166,9 @@ def find(line: str) -> list[tuple[str, dict[str, str]]]:
         if row.kind not in found and (match := pattern.search(text)):
             found[row.kind] = {name: value for name, value in match.groupdict().items() if value}
     for fields in found.values():
-        if "other" in fields:
-            fields["version"] = fields.pop("other")
+        for name in ("other", "third"):
+            if name in fields:
+                fields["version"] = fields.pop(name)
         if "more" in fields:
             fields["counter"] = fields.pop("more")
     return list(found.items())

@@ -16,8 +16,8 @@ _STEMS = re.compile(
     rb"|buffer size|slots|timed out|too many|insufficient|nsufficient|not defined|AVX|oom|goroutine|model loaded"
     rb"|invalid character|\.service|\.conf:|Started |Stopp|Starting |Stopping |Deactivated|Scheduled|OOM"
     rb"|input truncated|context shift|n_seq_max|flash_attn|flash attn|V cache|preloaded|proxyconnect|vk::|usable GPU"
-    rb"|GPU is|amdgpu|nvidia dev|CUDA-capable|driver|vector ext|kernel image|cache state|prompt cache is|overwritten"
-    rb"|allocate|ouldn't find|magic|rchitecture|init failure|cudaGet|cudaSet|permissions|/dev/kfd|mismatch"
+    rb"|GPU is|undefined symbol|reached end|end of file|TensileLib|Tensile host|amdgpu|nvidia dev|CUDA-capable|driver|vector ext|kernel image|cache state|prompt cache is|overwritten"
+    rb"|allocate|ouldn't find|magic|rchitecture|init failure|cuInit|cudaGet|cudaSet|permissions|/dev/kfd|mismatch"
     rb"|management lib|not running|respawning|could not"
     rb"|is not compatible|exceed|corrupted|offset\+size|file bounds|architecture:|shared libraries|rocm library"
 )
@@ -58,7 +58,7 @@ def wanted(line: bytes, at: int, end: int) -> bool:
         if name == b"      update":
             return line.startswith(b":  - cache state", at + 17)
         return name in _SRV_FUNCTIONS or line.find(b"rror", at + 17, end) >= 0 or line.find(b"fail", at + 17, end) >= 0
-    if head == b"time" or head == b"[GIN":
+    if head == b"time" or head == b"[GIN" or head == b"leve":
         return True
     if head == b"llam":
         return not line.startswith(b"a_model_loader: -", at + 4)

@@ -14,7 +14,7 @@ from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 # Console copies may lose the blanks between fields, so none is required here.
-_HEAD = re.compile(r"time=(\d{4}-\d\d-\d\dT\S+?)\s*level=([A-Z]+(?:[+-]\d+)?)\s*(?:source=(\S*?)\s*)?msg=")
+_HEAD = re.compile(r"(?:time=(\d{4}-\d\d-\d\dT\S+?)\s*)?level=([A-Z]+(?:[+-]\d+)?)\s*(?:source=(\S*?)\s*)?msg=")
 _PLAIN = re.compile(
     r"(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)(?:\.\d+)? (?:(\S+\.(?:go|s):\d+): )?(?:(DEBUG|INFO|WARN|ERROR)\s+)?(.*)", re.S
 )
@@ -30,7 +30,7 @@ _RFC3339 = re.compile(
 
 
 class Line(NamedTuple):
-    """One record. `level` is empty where the release prints none; `cut` is true where its end is missing."""
+    """One record. `time` is empty where it was cut off, `level` is empty where the release prints none; `cut` is true where its end is missing."""
 
     time: str
     level: str
@@ -58,7 +58,7 @@ def _unescape(found: re.Match[str]) -> str:
 
 def parse(text: str) -> Line | None:
     """The record at the beginning of `text`, or None where there is none."""
-    if text.startswith("time="):
+    if text.startswith(("time=", "level=")):  # grep's and people's cuts leave the time out
         head = _HEAD.match(text)
         if head is None:
             return None
@@ -66,7 +66,7 @@ def parse(text: str) -> Line | None:
         fields: dict[str, str] = {}
         if not cut:
             cut = _fields(text, end, fields)
-        return Line(head[1], head[2], head[3] or "", msg, fields, cut)
+        return Line(head[1] or "", head[2], head[3] or "", msg, fields, cut)
     if text[:2] in ("20", "19"):
         found = _PLAIN.fullmatch(text)
         if found is None:

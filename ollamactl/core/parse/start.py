@@ -7,7 +7,7 @@ from collections import Counter, deque
 
 from ollamactl.core.facts import Compute, Evidence, LogEvent, Request, Start
 from ollamactl.core.parse import events, gin
-from ollamactl.core.parse.engine import Loading, parse_size
+from ollamactl.core.parse.engine import Loading, is_of_load, parse_size
 from ollamactl.core.parse.runner import RunnerArgs, parse_argv, parse_load_request, split_command
 from ollamactl.core.parse.server_config import parse_map
 from ollamactl.core.parse.slog import Line
@@ -16,6 +16,11 @@ LOADS = 500  # the newest are kept
 TEXT = 4000  # characters of a line that are kept
 _LISTENING = re.compile(r"Listening on (\S+) \(version ([^)]*)\)")
 _STARTED = re.compile(r"(?:llama runner|llama-server|runner) started in ([0-9.]+) seconds")
+# how the engine's lines about a load begin, where a log is cut in the middle of one
+_LOADING = re.compile(
+    r"(?:llm_)?load_tensors: |llama_model_loader: loaded meta data|llama_(?:new_context_with_model|context): n_ctx "
+    r"|llama_kv_cache\w*: +\S+ KV buffer"
+)
 _RUNNER_STARTS = {"starting llama server", "starting runner", "starting llama-server"}
 # events that say nothing against a load during which they occur
 _HARMLESS = {
@@ -98,6 +103,9 @@ class Run:
                 self._loaded(float(started[1]) if started[1].count(".") < 2 and started[1] != "." else None)
             elif self.loads and self.loads[-1].outcome == "loading":
                 self.loads[-1].go_line(msg, line.fields, text[:TEXT])
+            elif not self.loads and self.config is None and is_of_load(msg):
+                self._imply(text, at, number)
+                self.loads[-1].go_line(msg, line.fields, text[:TEXT])
         for row, fields in events.find(text, line):
             self.note(row.kind, text, at, number, pid, line.level, fields, row.keep)
             self._judge(row.kind, line.fields)
@@ -139,6 +147,10 @@ class Run:
         runner = " ".join([program, *(word for word in argv[1:3] if word in ("runner", "--ollama-engine"))])
         self._begin(Loading(args, argv, runner, at, number, text[:TEXT]))
 
+    def _imply(self, text: str, at: float | None, number: int) -> None:
+        """A load of which the log shows no beginning: what is pasted is often a part of it."""
+        self._begin(Loading(RunnerArgs(), (), "", at, number, text[:TEXT], implied=True))
+
     def _begin(self, load: Loading) -> None:
         if self.loads and self.loads[-1].outcome == "loading":
             self.loads[-1].outcome = "aborted"  # loads come one after another: this one was given up
@@ -165,6 +177,10 @@ class Run:
 
     def raw(self, text: str, at: float | None, number: int, pid: int | None) -> None:
         load = self.loads[-1] if self.loads else None
+        if self.config is None and (load is None or (load.implied and load.outcome != "loading")):
+            if _LOADING.match(text):
+                self._imply(text, at, number)
+                load = self.loads[-1]
         if load is not None and load.outcome == "loading":
             load.engine_line(text[:TEXT])
             if pid != self.pid and load.pid is None:

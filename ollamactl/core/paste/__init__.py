@@ -1,0 +1,1 @@
+"""Pieces of a pasted text, each told by its own form."""

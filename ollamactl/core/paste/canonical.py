@@ -1,0 +1,187 @@
+"""Log lines as people shorten them -> the form that the log parser reads.
+
+    WARN runner.go:130 truncating input prompt limit=2048 prompt=91541          level and source without their keys
+    "model architecture does not currently support parallel requests" architecture=qwen35moe        quoted in a sentence
+    the error is `time=2025-01-28T17:02:55.661+03:00 level=WARN source=gpu.go:623 msg="…"`          inside a sentence
+    GIN 500 | 59.794 s on /api/chat                                                                 without its time
+    server config: OLLAMA_NUM_PARALLEL=1 OLLAMA_HOST=http://0.0.0.0:11434                           without the map
+
+Only what the server's own messages begin with is taken for one, and only in lines that are not of a log.
+"""
+
+# ruff: noqa: E501 - a pattern is read more easily whole
+from __future__ import annotations
+
+import re
+
+from ollamactl.core import settings
+from ollamactl.core.parse import events, slog
+
+_FRAME = re.compile(r"^[\s>*|`\"'“”‘’–—\-]+(?=[\w\[#/])|[\s`\"'“”’|>]+$")
+_INNER = re.compile(r"time=\d{4}-\d\d-\d\dT\S+ level=[A-Z]+ .*")
+_RECORD = re.compile(r"(?:level=[A-Z]+ source=\S+ msg=|msg=[\"\w]).*")
+_HEAD = re.compile(
+    r"(?:(?:level=)?(?P<level>DEBUG|INFO|WARN|WARNING|ERROR)\b:?\s+)?(?:\[?(?:source=)?(?P<source>[\w/]+\.go:\d+)\]?:?\s+)?"
+)
+_FIELD = re.compile(r"(?:^|(?<=[\s,;(]))([A-Za-z_][\w.]*|\"loaded layers\"|\"total vram\")=")
+_LISTENING = re.compile(r"Listening on (?:\[[0-9a-fA-F:]*\]|[\w.]+):\d+ \(version [\w.+-]+\)")
+_SETTING = re.compile(r"(?<![\w$])([A-Z][A-Z0-9_]{3,}|https?_proxy|no_proxy)[=:](?=\S| |$)")
+_GIN = re.compile(
+    r"\[?\bGIN\b\]?[^\n]{0,40}?(?<!\d)(?P<status>[1-5]\d\d)(?!\d)\W{0,4}(?:in\s+)?(?:\|\s*)?"
+    r"(?P<took>\d+(?:\.\d+)?(?:h\d+m\d*s?|m\d+(?:\.\d+)?s|\s?(?:ns|µs|μs|us|ms|s|m)\b))"
+    r"[^\n]*?(?P<path>/(?:api|v1)/[\w/]+)"
+)
+_TAIL = re.compile(
+    r"^\W*(?P<status>[1-5]\d\d) +\| +(?P<took>[0-9][0-9a-zµμ.]*) +\| +(?P<who>\S+) +\| +(?P<how>[A-Z]+) +\"(?P<path>/\S*)\""
+)
+_ESTIMATE = re.compile(r"\blayers\.(?:model|offload|requested)=-?\d")
+_COMMAND = re.compile(
+    r"(?:^|[\s\"'`])(?P<cmd>(?:\S*/)?(?:ollama_llama_server|llama-server|ollama)(?:\.exe)?(?: runner)? [^\n]*?--?(?:model|m|ctx-size|c) ?[^\n]*)"
+)
+_STARTING = re.compile(
+    r"starting (?:llama server|runner|llama-server)\b\W*(?:cmd=)?\W*(?P<cmd>[^\n]*--?(?:ctx-size|parallel|c|np)\b[^\n]*)"
+)
+_SLOTTED = re.compile(r"--?(?:ctx-size|c|parallel|np)[ =]\d")
+_MESSAGES: tuple[tuple[str, str], ...] = tuple(
+    (row.needle, row.how) for row in events.EVENTS if row.how in ("msg", "prefix") and len(row.needle) > 16
+)
+_SHORT = {row.needle for row in events.EVENTS if row.how in ("msg", "prefix") and len(row.needle) <= 16} | {"offload"}
+_DEVICE = re.compile(r"(?:inference compute|vram-based default context)\W+\w+=|default_num_ctx=\d")
+_OWN = ("inference compute", "vram-based default context", "system memory", "gpu memory", "entering low vram mode")
+_ANY = re.compile("|".join(re.escape(needle) for needle in (*(n for n, _ in _MESSAGES), *_OWN)))
+
+
+def canonical(line: str) -> str | None:
+    """The line as the server would have written it, or None where it holds none of the server's."""
+    if len(line) < 10:
+        return None
+    if (found := _INNER.search(line)) is not None:
+        return _closed(found[0])
+    text = _FRAME.sub("", line)
+    if (found := _RECORD.match(text)) is not None and "=" in text:
+        return text if text.startswith("level=") else "level=INFO " + text
+    if found := _LISTENING.search(text):
+        return f'level=INFO source=routes.go:1 msg="{found[0]}"'
+    return _config(text) or _request(text) or _runner(text) or (_message(text) if _DEVICE.search(text) else None)
+
+
+def quoted(line: str) -> list[tuple[str, dict[str, str]]]:
+    """Events of the server's own messages that a line of prose quotes, with their fields. They are about the server
+    that is asked after, wherever they stand."""
+    text = _FRAME.sub("", line)
+    record = _message(text) if len(text) >= 10 else None
+    parsed = slog.parse(record) if record else None
+    if record is None or parsed is None:
+        return []
+    return [(row.kind, fields) for row, fields in events.find(record, parsed) if not row.kind.startswith("other_")]
+
+
+def _closed(text: str) -> str:
+    """Without what closes the quotation around it."""
+    text = text.rstrip()
+    return text.rstrip("`'”’)*_").rstrip() if text[-1:] in "`'”’)*_" else text
+
+
+def _config(text: str) -> str | None:
+    names = list(_SETTING.finditer(text))
+    known = [m for m in names if _known(m[1])]
+    map_at = text.find("map[")
+    if map_at >= 0 and len(known) >= 2:
+        body = text[map_at + 4 :].rstrip("\"`'” ").removesuffix("]")
+        return f'level=INFO source=routes.go:1 msg="server config" env="map[{body}]"'
+    titled = re.search(r"(?i)server config\b", text) is not None
+    if len([m for m in known if m[0].endswith(":")]) >= 3 and (titled or text.rstrip("\"`' ").endswith("]")):
+        body = text[known[0].start() :].rstrip("\"`'” ").removesuffix("]")
+        return f'level=INFO source=routes.go:1 msg="server config" env="map[{body}]"'
+    if not titled or not known:
+        return None
+    pairs = []
+    for at, match in enumerate(names):
+        end = names[at + 1].start() if at + 1 < len(names) else len(text)
+        value = text[match.end() : end].strip().split(" ")[0].strip("\"'`,;.")
+        pairs.append(f"{_known(match[1]) or match[1]}:{value}")
+    return f'level=INFO source=routes.go:1 msg="server config" env="map[{" ".join(sorted(pairs))}]"'
+
+
+def _known(name: str) -> str:
+    """The full name of a setting, which people write without its OLLAMA_."""
+    if name in settings.REGISTRY or name.startswith("OLLAMA_"):
+        return name
+    return f"OLLAMA_{name}" if f"OLLAMA_{name}" in settings.REGISTRY else ""
+
+
+def _request(text: str) -> str | None:
+    if found := _TAIL.match(text):
+        return f'[GIN] | {found["status"]} | {found["took"]} | {found["who"]} | {found["how"]} "{found["path"]}"'
+    if found := _GIN.search(text):
+        took = re.sub(r"\s", "", found["took"])
+        return f'[GIN] | {found["status"]} | {took} |  | POST "{found["path"]}"'
+    return None
+
+
+def _runner(text: str) -> str | None:
+    if found := _STARTING.search(text):
+        command = found["cmd"].strip().rstrip("`\"'”)")
+        if not re.search(r"--model\b|(?:^|\s)-m\b", command):
+            command = f"ollama runner --model (unnamed) {command[command.index('-') :]}"
+        return f'level=INFO source=server.go:1 msg="starting llama server" cmd="{_escaped(command)}"'
+    found = _COMMAND.search(text)
+    if found and _SLOTTED.search(found["cmd"]) and re.search(r"--model\b|(?:^|\s)-m\b", found["cmd"]):
+        command = re.split(r"[`|;]|\s{2,}", found["cmd"])[0].strip().rstrip("\"'”)")
+        return f'level=INFO source=server.go:1 msg="starting llama server" cmd="{_escaped(command)}"'
+    return None
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', "")
+
+
+def _message(text: str) -> str | None:
+    head = _HEAD.match(text)
+    rest = text[head.end() :] if head else text
+    level = (head["level"] if head else "") or ""
+    source = (head["source"] if head else "") or ""
+    if _ESTIMATE.search(rest):
+        at = _FIELD.search(rest)
+        return _record(level, source, "offload", rest[at.start() :] if at else rest)
+    if "default_num_ctx=" in rest and "vram-based" not in rest:
+        rest = "vram-based default context " + rest[_first_field(rest) :]
+    if found := _ANY.search(rest):
+        end = found.end()
+        row = next((how for needle, how in _MESSAGES if needle == found[0]), "msg")
+        fields = _FIELD.search(rest, end)
+        message = found[0]
+        if row == "prefix":
+            message = rest[found.start() : fields.start() if fields else len(rest)].strip().rstrip("\"'`,.;:) ")
+        if found[0] in _OWN and fields is None:
+            return None
+        return _record(level, source, message, rest[fields.start() :] if fields else "")
+    if level and source:
+        fields = _FIELD.search(rest)
+        message = rest[: fields.start() if fields else len(rest)].strip().strip('"')
+        if message and ":" not in message[:12]:
+            return _record(level, source, message, rest[fields.start() :] if fields else "")
+    return None
+
+
+def _first_field(text: str) -> int:
+    found = _FIELD.search(text)
+    return found.start() if found else len(text)
+
+
+def _record(level: str, source: str, message: str, fields: str) -> str:
+    level = {"WARNING": "WARN", "": "WARN"}.get(level, level)
+    return f'level={level} source={source or "sched.go:1"} msg="{_escaped(message)}" {_fields(fields)}'.rstrip()
+
+
+def _fields(text: str) -> str:
+    """`key=value` pairs with values quoted that need it."""
+    found = list(_FIELD.finditer(text))
+    pairs = []
+    for at, match in enumerate(found):
+        value = text[match.end() : found[at + 1].start() if at + 1 < len(found) else len(text)].strip()
+        value = value.rstrip(",;`”")
+        if value.startswith('"') and value.count('"') >= 2:
+            value = value[1 : value.index('"', 1)]
+        pairs.append(f'{match[1]}="{_escaped(value)}"')
+    return " ".join(pairs)

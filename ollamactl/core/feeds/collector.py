@@ -34,13 +34,29 @@ class Collector:
         self.lines = lines  # the last so many of a whole log; 0 for all
         self.known: dict[str, Any] = {}
         self.missing: dict[str, Missing] = {}
+        self._kept: dict[str, Reading] = {}
+        self._begun: dict[str, Callable[[], Reading]] = {}
 
     def read(self, source: Source) -> Reading:
-        return self.host.read(source)
+        begun = self._begun.pop(source.key, None)
+        return begun() if begun is not None else self.host.read(source)
+
+    def once(self, source: Source) -> Reading:
+        """A reading that several feeds stand on."""
+        if source.key not in self._kept:
+            self._kept[source.key] = self.read(source)
+        return self._kept[source.key]
+
+    def begin(self, *fields: str) -> None:
+        """Starts the readings of these fields that stand on no other fact, where the host can read several at once."""
+        begin = getattr(self.host, "begin", None)
+        if begin is not None:
+            wanted = (s for f in fields if f not in self.known and f not in self.missing for s in AHEAD.get(f, ()))
+            self._begun |= {s.key: begin(s) for s in wanted if s.key not in self._begun}
 
     def body(self, source: Source) -> bytes:
         """The body of a reading; raises Unknown with the reason why there is none."""
-        reading = self.host.read(source)
+        reading = self.read(source)
         if reading.missing is not None:
             raise Unknown(reading.missing)
         return reading.body or b""
@@ -88,6 +104,7 @@ class Collector:
 
     def facts(self, fields: Iterable[str], *, taken: float | None = None, origin: str = "live") -> Facts:
         wanted = list(fields)
+        self.begin(*wanted)
         values = {field: self.get(field) for field in wanted}
         return Facts(
             taken=taken,
@@ -99,12 +116,23 @@ class Collector:
 
 Feed = Callable[[Collector], Any]
 FEEDS: dict[str, Feed] = {}
+AHEAD: dict[str, tuple[Source, ...]] = {}  # what a feed reads whatever the other facts are
 MAC: dict[str, Feed] = {}  # what is read another way there, and what there is only there
 
 
 def feed(function: Callable[[Collector], T]) -> Callable[[Collector], T]:
     FEEDS[function.__name__] = function
     return function
+
+
+def ahead(*sources: Source) -> Callable[[Callable[[Collector], T]], Callable[[Collector], T]]:
+    """Marks a feed: these are its readings, whatever the other facts are."""
+
+    def mark(function: Callable[[Collector], T]) -> Callable[[Collector], T]:
+        AHEAD[function.__name__] = sources
+        return function
+
+    return mark
 
 
 def mac(function: Callable[[Collector], T]) -> Callable[[Collector], T]:

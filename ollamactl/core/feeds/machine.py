@@ -8,7 +8,7 @@ from ollamactl.core.facts import (
     HostMemory,
     System,
 )
-from ollamactl.core.feeds.collector import Collector, feed
+from ollamactl.core.feeds.collector import Collector, ahead, feed
 from ollamactl.core.parse import gpu
 from ollamactl.core.source import native
 
@@ -23,11 +23,12 @@ def memory(c: Collector) -> HostMemory:
     return c.record(native("memory"), HostMemory)
 
 
+@ahead(native("nvml"), native("gpu_sysfs"))
 @feed
 def gpus(c: Collector) -> tuple[Gpu, ...]:
-    return gpu.devices(c.read)
+    return gpu.devices(c.once)
 
 
 @feed
 def drivers(c: Collector) -> tuple[GpuDriver, ...]:
-    return gpu.drivers(c.read)
+    return gpu.drivers(c.once)

@@ -18,7 +18,7 @@ from ollamactl.core.facts import (
     UnitName,
 )
 from ollamactl.core.feeds import installs
-from ollamactl.core.feeds.collector import Collector, Reader, Unknown, feed
+from ollamactl.core.feeds.collector import Collector, Reader, Unknown, ahead, feed
 from ollamactl.core.parse import (
     envfile,
     environ,
@@ -26,29 +26,36 @@ from ollamactl.core.parse import (
     systemctl,
     unitfile,
 )
-from ollamactl.core.source import Missing, command, file, listing, stat
+from ollamactl.core.source import Missing, command, file, listing, native, stat
 
 
 def _is_server(argv: Iterable[str]) -> bool:
     return re.search(r"ollama(-[\w.]+)?\S*\s+(\S+\s+)*serve\b|ollama-serve", " ".join(argv)) is not None
 
 
+UNIT_FILES = command(
+    "systemctl", "list-unit-files", "--no-legend", "--full", "--type=service",
+    "ollama*", "snap.ollama.*", any_exit=True,
+)  # fmt: skip
+
+
+@ahead(UNIT_FILES, native("servers"))
 @feed
 def units(c: Collector) -> tuple[UnitName, ...]:
     """Every unit that runs `ollama serve`: by the name of its file, and by the cgroup of a running server, which
     also shows instances, transient units and those with other names."""
     _needs_systemd(c)
-    names_of = ("ollama*", "snap.ollama.*")
-    files = c.text(command("systemctl", "list-unit-files", "--no-legend", "--full", "--type=service", *names_of))
-    names = [line.split()[0] for line in files.splitlines() if line.split()]
+    listed = c.read(UNIT_FILES)
+    if listed.missing is not None or (listed.status and listed.stderr):  # it exits with 1 where none is found
+        raise Unknown(listed.missing or Missing("failed", f"systemctl: {listed.stderr.splitlines()[-1]}"))
+    names = [line.split()[0] for line in listed.text.splitlines() if line.split()]
     for process in c.get("servers") or ():
         if found := re.search(r"/([^/]+\.service)(/|$)", process.cgroup):
             names.append(found[1])
     names = [n for n in dict.fromkeys(names) if n.endswith(".service") and not n.endswith("@.service")]
     if not names:
         return ()
-    properties = "--property=Id,LoadState,ActiveState,SubState,Description,ExecStart"
-    shown = c.read(command("systemctl", "show", properties, *names, any_exit=True))
+    shown = c.once(command(*systemctl.SHOW, *names, any_exit=True))
     running: dict[str, UnitName] = {}
     for block in shown.text.split("\n\n"):
         has = systemctl.parse_show(block)
@@ -85,8 +92,10 @@ def unit(c: Collector) -> str:
 @feed
 def service(c: Collector) -> Service:
     name = c.need("unit")
-    shown = c.text(command(*systemctl.SHOW, name))
-    found = systemctl.parse_show(shown)
+    shown = c.once(command(*systemctl.SHOW, name))  # where it is the only one, its name was found by that too
+    if shown.missing is not None or shown.status:
+        raise Unknown(shown.missing or Missing("failed", f"systemctl: {shown.stderr}"))
+    found = systemctl.parse_show(shown.text)
     if found.load_state == "not-found":
         raise Unknown(Missing("absent", f"systemd knows no unit {name}"))
     return found
@@ -136,9 +145,13 @@ def read_env_files(service: Service, files: tuple[UnitFile, ...], read: Reader) 
     return environment.assemble(refs, paths, one)
 
 
+ENVIRONMENT = command("systemctl", "show-environment")
+
+
+@ahead(ENVIRONMENT)
 @feed
 def manager_environment(c: Collector) -> dict[str, str]:
-    return systemctl.parse_show_environment(c.text(command("systemctl", "show-environment")))
+    return systemctl.parse_show_environment(c.text(ENVIRONMENT))
 
 
 @feed

@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 import click
 
 from ollamactl.core.feeds import Collector
-from ollamactl.core.source import Missing
+from ollamactl.core.source import Host, Missing
 from ollamactl.errors import Exit, Failure
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+USUAL = "127.0.0.1:11434"  # where a server listens that nothing was told
 
 unit_option = click.option(
     "--unit", metavar="NAME", default="", help="Service unit, where several run Ollama (ollama@gpu1)."
@@ -87,6 +89,19 @@ def chosen_unit(collector: Collector) -> str:
             id="no_unit" if missing.kind == "absent" else missing.kind,
         )
     return str(found)
+
+
+def this_server(host: Host, unit: str) -> tuple[Collector, str]:
+    """What can be known of this host's server, and its address. One that no unit runs is asked where servers usually
+    are. Raises Failure (usage) where several units run one and none is named."""
+    collector = Collector(host, unit)
+    if collector.get("unit") is None:
+        missing: Missing = collector.missing["unit"]
+        if missing.kind == "unasked" or unit:
+            hint = "name one: --unit NAME, or the server's address (--url, --upstream)"
+            raise Failure(missing.detail, hint=hint, code=Exit.USAGE, id="several_units")
+        return collector, USUAL
+    return collector, str(collector.get("address") or USUAL)
 
 
 def need(collector: Collector, *fields: str) -> None:

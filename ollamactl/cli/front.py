@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ollamactl.cli.common import json_option, unit_option
+from ollamactl.cli.common import command_line, json_option, recorded_command, this_server, unit_option
 from ollamactl.core.feeds import Collector
 from ollamactl.core.queueing import Service
 from ollamactl.errors import Exit, Failure
 from ollamactl.host.live import LiveHost
 from ollamactl.report import envelope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ollamactl.host.journal import Entry
+    from ollamactl.platforms.nginx import Front
+    from ollamactl.platforms.nginx_install import Login
 
 
 class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
@@ -31,7 +39,7 @@ class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
         return int(text)
 
 
-@click.command(short_help="Show a reverse proxy's configuration that limits, authenticates and refuses early.")
+@click.command(short_help="Show or install a reverse proxy that limits, authenticates and refuses early.")
 @click.argument("kind", type=click.Choice(["nginx"]))
 @click.option("--requests-in-flight", "slots", type=CountOrAuto(), default="auto", help="Served at once (auto: slots)")
 @click.option("--queue", type=CountOrAuto(), default="auto", help="May wait (auto: as the clients' patience allows).")
@@ -50,7 +58,12 @@ class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
 @click.option("--body-timeout", type=click.FloatRange(1, 3600), default=10.0, help="Seconds of a sender's silence.")
 @click.option("--max-body", default="32m", help="Largest request.")
 @click.option("--override", type=click.Choice(["plain_http"]), multiple=True, help="Refusals to pass over.")
-@click.option("--print", "shown", is_flag=True, help="Print the configuration, which is what is done anyway.")
+@click.option("--print", "shown", is_flag=True, help="Print the configuration; so it is without --install.")
+@click.option("--install", is_flag=True, help="Put it in place, ask everything through it, or take it back.")
+@click.option("--model", metavar="NAME", default="", help="With --install: ask this model for a token, as a proof.")
+@click.option("--password-file", metavar="FILE", help="With --install and --auth basic: a line NAME:PASSWORD to try.")
+@click.option("--timeout", metavar="S", default=300.0, type=click.FloatRange(1, 86400), help="For a load. [300]")
+@click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
 @unit_option
 @json_option
 def front(
@@ -73,20 +86,34 @@ def front(
     max_body: str,
     override: tuple[str, ...],
     shown: bool,
+    install: bool,
+    model: str,
+    password_file: str | None,
+    timeout: float,
+    wait: float,
     unit: str,
     as_json: bool,
 ) -> int:
-    """Show the configuration of a front for this host's Ollama: inference only, as many requests in flight as there
-    are slots and places in a queue, places and a rate for each client, keys, time-outs.
+    """Show or install a front for this host's Ollama: inference only, as many requests in flight as there are slots
+    and places in a queue, places and a rate for each client, keys, time-outs.
 
-    Nothing is changed: write it to /etc/nginx/conf.d/ollama.conf, make the keys, then nginx -t.
+    Without --install nothing is changed. With it nginx is asked first (nginx -t), then its file is written, nginx told
+    to read it, and what it should let through and refuse is asked through it; where something is otherwise, all is
+    put back. `rollback` undoes it, `reset` takes it away.
+
+    \b
+    ollamactl front nginx --client-timeout 60 --service-time 8
+    sudo ollamactl front nginx --install
+    sudo ollamactl front nginx --install --listen 0.0.0.0:443 --tls-certificate FILE --tls-key FILE
     """
+    if shown and install:
+        raise Failure("--print and --install exclude each other", hint="name one", code=Exit.USAGE, id="usage")
     from ollamactl.platforms import nginx
 
     if slots is None or upstream is None:
-        found = Collector(LiveHost(), unit)
+        found, address = this_server(LiveHost(), unit)
         slots = _slots(found) if slots is None else slots
-        upstream = str(found.get("address") or "127.0.0.1:11434") if upstream is None else upstream
+        upstream = address if upstream is None else upstream
     if slots < 1:
         raise Failure("at least one request at once", hint="--requests-in-flight 1", code=Exit.USAGE, id="usage")
     of = Service(mean=service_time) if service_time else None
@@ -111,12 +138,110 @@ def front(
     )
     nginx.check(made, "plain_http" in override)
     text = nginx.render(made)
+    if install:
+        return _install(made, text, password_file, model, timeout, wait, as_json)
     if as_json:
         data = {"kind": kind, "front": made, "configuration": text}
         envelope.write(envelope.envelope("front", Exit.OK, data))
     else:
         sys.stdout.write(text)
     return Exit.OK
+
+
+def _install(
+    front: Front, text: str, password_file: str | None, model: str, timeout: float, wait: float, as_json: bool
+) -> int:
+    """Through the transaction; the exit code."""
+    from ollamactl.host import apply as changing
+    from ollamactl.host.journal import Store
+    from ollamactl.platforms import linux, nginx_install
+    from ollamactl.report import front as report
+    from ollamactl.report import screens
+    from ollamactl.report.text import Terminal
+
+    linux.must_be_root(command_line())
+    _files_are_there(front)
+    screen = screens.Apply(Terminal(), quiet=as_json, command="front")
+    store, host = Store(), LiveHost()
+    with changing.signals_raise():
+        try:
+            with store.lock(recorded_command(), wait, screen.waiting):
+                manager, user = linux.manager(host), os.environ.get("SUDO_USER", "")
+                context = changing.Context(host, manager, store, screen, recorded_command(), user, timeout)
+                changing.recover_first(context, screen.interrupted_before)
+                new = nginx_install.new_keys(front.keys_file) if front.auth == "keys" else None
+                asked = model or _loaded(front)
+                report.opening(screen, front)
+                result = nginx_install.change(
+                    context,
+                    text,
+                    None if new is None else (front.keys_file, new),
+                    "front",
+                    lambda: nginx_install.prove(context, front, _login(front, password_file), asked),
+                )
+        except changing.Interrupted as stopped:
+            raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
+    return report.end(screen, front, result, as_json)
+
+
+def roll_back(entry: Callable[[], Entry], check: bool, timeout: float, wait: float, as_json: bool) -> int:
+    """The front as it was before one of its changes; the exit code. `entry` is asked with the lock held."""
+    from ollamactl.host import apply as changing
+    from ollamactl.host import nginxd
+    from ollamactl.host.journal import Store
+    from ollamactl.platforms import linux, nginx_install
+    from ollamactl.report import front as report
+    from ollamactl.report import screens
+    from ollamactl.report.text import Terminal
+
+    screen = screens.Apply(Terminal(), quiet=as_json, command="rollback")
+    store, host = Store(), LiveHost()
+    with changing.signals_raise():
+        try:
+            with store.lock(recorded_command(), wait, screen.waiting):
+                manager, user = linux.manager(host), os.environ.get("SUDO_USER", "")
+                context = changing.Context(host, manager, store, screen, recorded_command(), user, timeout)
+                changing.recover_first(context, screen.interrupted_before)
+                text = nginx_install.before_of(entry(), store)
+                if check:
+                    screen.note(f"{nginxd.CONF} would be {'as it was' if text else 'gone'}; nothing was touched")
+                    result = changing.Result(status="unchanged", entry=0)
+                else:
+                    result = nginx_install.change(context, text, None, "rollback", lambda: None)
+        except changing.Interrupted as stopped:
+            raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
+    return report.rolled_back(screen, result, as_json)
+
+
+def _login(front: Front, password_file: str | None) -> Login:
+    from ollamactl.platforms import nginx_install
+
+    if front.auth == "keys":
+        return nginx_install.key_login(front.keys_file)
+    if front.auth == "basic":
+        return nginx_install.password_login(password_file)
+    return nginx_install.Login()
+
+
+def _files_are_there(front: Front) -> None:
+    """Files that only the administrator can make. Raises Failure (usage) with how to make them."""
+    users = f"sudo htpasswd -c {front.users_file} NAME && sudo chown root:www-data {front.users_file}"
+    made = "a certificate and its key are made by certbot, or openssl req -x509"
+    wanted = [(front.certificate, made), (front.certificate_key, made)]
+    wanted += [(front.users_file, users)] if front.auth == "basic" else []
+    for path, hint in wanted:
+        if path and not os.path.isfile(path):
+            raise Failure(f"{path} is not there", hint=hint, code=Exit.USAGE, id="usage")
+
+
+def _loaded(front: Front) -> str:
+    """A model that is loaded, which can be asked for a token at no cost; empty where none is."""
+    from ollamactl.core.parse import api
+    from ollamactl.host import http
+
+    answer = http.ask(f"http://{front.upstream}/api/ps")
+    found = [m for m in api.loaded(answer.body or b"") if "bert" not in m.family and "embed" not in m.name]
+    return found[0].name if found else ""
 
 
 def _slots(found: Collector) -> int:

@@ -26,7 +26,7 @@ from ollamactl.core.plan import Plan
 from ollamactl.core.source import Host
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import apply as changing
-from ollamactl.host import files
+from ollamactl.host import files, nginxd
 from ollamactl.host.apply import Context, Kind
 from ollamactl.host.journal import Entry, Store
 from ollamactl.host.live import LiveHost
@@ -106,6 +106,10 @@ def rollback(
     host = LiveHost()
     platforms.of(host).may_change(host, unit, command_line())
     store = Store()
+    if _entry(store, number, unit).unit == nginxd.UNIT:
+        from ollamactl.cli.front import roll_back
+
+        return roll_back(lambda: _entry(store, number, unit), check, timeout, wait, as_json)
 
     def plan_it(host: Host, screen: screens.Apply) -> Planned:
         entry = _entry(store, number, unit)
@@ -124,7 +128,8 @@ def rollback(
 @click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
 @json_option
 def reset(unit: str, check: bool, diff: bool, timeout: float, wait: float, as_json: bool) -> int:
-    """Take everything of ours away from a unit: its drop-in and its environment file. The history stays."""
+    """Take everything of ours away from a unit: its drop-in, its environment file, and the front before it (its keys
+    stay). The history stays."""
     host = LiveHost()
     platforms.of(host).may_change(host, unit, command_line())
 
@@ -136,7 +141,15 @@ def reset(unit: str, check: bool, diff: bool, timeout: float, wait: float, as_js
         request = planning.Request(release=tuple(now.values) + now.unset)
         return planning.plan(request, facts, ours), facts, {}
 
-    return _run("reset", plan_it, check, diff, timeout, wait, as_json)
+    def front_first(context: Context | None, screen: screens.Apply) -> None:
+        if context is not None:
+            from ollamactl.platforms import nginx_install
+
+            nginx_install.take_away(context)
+        elif os.path.lexists(nginxd.CONF):
+            screen.note(f"the front before it would go: {nginxd.CONF}")
+
+    return _run("reset", plan_it, check, diff, timeout, wait, as_json, front_first)
 
 
 @click.command(short_help="Finish a change that was interrupted, by undoing it.")
@@ -179,10 +192,21 @@ Planned = tuple[Plan, Facts, dict[str, files.Image]]
 Planner = Callable[[Host, screens.Apply], Planned]
 
 
-def _run(kind: Kind, plan_it: Planner, check: bool, diff: bool, timeout: float, wait: float, as_json: bool) -> int:
+def _run(
+    kind: Kind,
+    plan_it: Planner,
+    check: bool,
+    diff: bool,
+    timeout: float,
+    wait: float,
+    as_json: bool,
+    first: Callable[[Context | None, screens.Apply], None] = lambda context, screen: None,
+) -> int:
+    """`first`: what else is changed before, with the lock held; told without a context where it is only checked."""
     store = Store()
     screen = screens.Apply(Terminal(), quiet=as_json, diff=diff, command=kind)
     if check:
+        first(None, screen)
         plan, screen.facts, _ = plan_it(LiveHost(), screen)
         return screen.finish(plan, None, as_json, check=True)
     with changing.signals_raise():
@@ -190,6 +214,7 @@ def _run(kind: Kind, plan_it: Planner, check: bool, diff: bool, timeout: float, 
             with store.lock(recorded_command(), wait, screen.waiting):
                 context = _context(store, screen, timeout)
                 changing.recover_first(context, screen.interrupted_before)
+                first(context, screen)
                 plan, facts, images = plan_it(context.host, screen)
                 screen.facts = facts
                 if plan.refused or plan.empty:
@@ -261,4 +286,3 @@ def _back(entry: Entry, store: Store, facts: Facts, ours: Ours) -> tuple[Plan, d
 
 def _text(image: files.Image) -> str | None:
     return None if image.kind == "absent" else image.data.decode("utf-8", "surrogateescape")
-

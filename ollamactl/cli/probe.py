@@ -7,17 +7,14 @@ import sys
 
 import click
 
-from ollamactl.cli.common import color_option, json_option, outputs, unit_option, write_file
+from ollamactl.cli.common import color_option, json_option, outputs, this_server, unit_option, write_file
 from ollamactl.core.facts import Process
-from ollamactl.core.feeds import Collector
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import probing, wire
 from ollamactl.host.live import LiveHost
 from ollamactl.report import envelope
 from ollamactl.report import probe as report
 from ollamactl.report.text import Terminal
-
-USUAL = "127.0.0.1:11434"
 
 
 class Counts(click.ParamType):  # type: ignore[type-arg]
@@ -94,7 +91,9 @@ def probe(
     host = LiveHost()
     server: Process | None = None
     if url is None:
-        url, server = _this_host(host, unit)
+        found_there, address = this_server(host, unit)
+        url = f"http://{address}"
+        server = found_there.get("process") if found_there.get("unit") else None
     where = wire.target(url, _key(key_file))
     wanted = probing.Wanted(
         model=model,
@@ -126,19 +125,6 @@ def probe(
         return code
     report.screen(out, found)
     return code
-
-
-def _this_host(host: LiveHost, unit: str) -> tuple[str, Process | None]:
-    """The address of this host's server, and its process. A server that no unit runs is asked where servers usually
-    are. Raises Failure (usage) where several units run one and none is named."""
-    collector = Collector(host, unit)
-    if collector.get("unit") is None:
-        missing = collector.missing["unit"]
-        if missing.kind == "unasked" or unit:
-            hint = "name one: --unit NAME, or --url URL"
-            raise Failure(missing.detail, hint=hint, code=Exit.USAGE, id="several_units")
-        return f"http://{USUAL}", None
-    return f"http://{collector.get('address') or USUAL}", collector.get("process")
 
 
 def _key(path: str | None) -> str:

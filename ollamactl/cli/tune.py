@@ -9,6 +9,7 @@ import time
 import click
 import msgspec
 
+from ollamactl import platforms
 from ollamactl.cli import sizes
 from ollamactl.cli.common import (
     chosen_unit,
@@ -35,8 +36,6 @@ from ollamactl.host import modelfiles, probing, tuning
 from ollamactl.host.apply import Context
 from ollamactl.host.journal import Store
 from ollamactl.host.live import LiveHost
-from ollamactl.platforms import linux
-from ollamactl.platforms.systemd import Systemd
 from ollamactl.report import envelope, screens
 from ollamactl.report import tune as report
 from ollamactl.report.text import Terminal
@@ -99,8 +98,8 @@ def tune(
     contexts = token_counts(context_length)
     if len(contexts) > 1:
         raise Failure("--context-length: one at a time", hint="--context-length 8k", code=Exit.USAGE, id="usage")
-    linux.must_be_root(command_line())
     host, store = LiveHost(), Store()
+    platforms.of(host).may_change(host, unit, command_line())
     out = Terminal(colour=False if no_color else None)
     screen = screens.Apply(out, quiet=as_json, command="tune")
     run = _Run(host, unit, model, contexts[0] if contexts else None, screen)
@@ -116,8 +115,8 @@ def tune(
     with changing.signals_raise():
         try:
             with store.lock(recorded_command(), wait, screen.waiting):
-                user = os.environ.get("SUDO_USER", "")
-                context = Context(host, Systemd(), store, screen, recorded_command(), user, timeout)
+                manager, user = platforms.of(host).manager(host), os.environ.get("SUDO_USER", "")
+                context = Context(host, manager, store, screen, recorded_command(), user, timeout)
                 changing.recover_first(context, screen.interrupted_before)
                 subject = run.subject(most, limits, wanted)
                 if not as_json:
@@ -205,7 +204,7 @@ class _Run:
         facts = self._facts()
         wanted = {SLOTS: str(slots)} | ({CONTEXT: str(self.context)} if self.context is not None else {})
         request = Request(set=wanted, models=(self.model,), overrides=() if good else ("fit",))
-        ours = linux.ours(Collector(self.host, self.unit_name), facts)
+        ours = platforms.of(self.host).ours(Collector(self.host, self.unit_name), facts)
         plan = planning.plan(request, facts, ours)
         if not good:
             plan = msgspec.structs.replace(plan, overrides=tuple(dict.fromkeys((*plan.overrides, "fit"))))

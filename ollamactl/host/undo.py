@@ -13,7 +13,7 @@ from ollamactl.core.facts import Start
 from ollamactl.core.feeds import Collector
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.errors import Exit, Failure
-from ollamactl.host import journal, serving
+from ollamactl.host import journal, nginxd, serving
 from ollamactl.host.context import Context, Interrupted, Lost, Result, signals_wait
 from ollamactl.host.journal import Entry
 from ollamactl.host.serving import VERIFY, LoadFailed, NotServing, gather
@@ -46,12 +46,16 @@ def undo(ctx: Context, entry: Entry) -> Undone:
     if failed:
         found.commands.append(AGAIN)
     try:
-        ctx.manager.reload()
-        _restore_service(ctx, entry, found)
+        if entry.unit == nginxd.UNIT:
+            nginxd.restore(ctx.manager, entry, ctx.timeout)
+        else:
+            ctx.manager.reload()
+            _restore_service(ctx, entry, found)
     except Exception as error:  # whatever it is: the transaction stays open, and it is said
         said = mismatches(error)[0].text
         unit = shlex.quote(entry.unit)
-        found.problem(said, "sudo systemctl daemon-reload", f"sudo systemctl restart {unit}", AGAIN)
+        first = "sudo nginx -t" if entry.unit == nginxd.UNIT else "sudo systemctl daemon-reload"
+        found.problem(said, first, f"sudo systemctl restart {unit}", AGAIN)
     if not found.problems and not found.conflicts:
         ctx.report.undone("previous settings restored and verified", time.monotonic() - began)
     return found
@@ -117,7 +121,7 @@ def _explain(ctx: Context, entry: Entry, error: Failure, found: Undone) -> None:
     facts = gather(ctx.host, entry.unit, (*VERIFY, "log"))
     why = cause(facts) if isinstance(error, NotServing) else None
     text = f"{error.text}: {why.text}" if why else error.text
-    look = f"journalctl -u {unit} -n 50"
+    look = ctx.manager.log_command(entry.unit)
     holder = serving.port_holder(facts) if why is not None and why.id == "port_in_use" else None
     found.problem(text, f"sudo kill {holder}" if holder else look, AGAIN)
 

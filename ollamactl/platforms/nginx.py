@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import math
 import re
@@ -123,4 +124,7 @@ def render(front: Front) -> str:
     )
     values = msgspec.structs.asdict(front)
     values |= {"patience": math.ceil(front.patience), "body_timeout": math.ceil(front.body_timeout)}
-    return templates.get_template("nginx/front.conf.j2").render(**values, burst=2 * front.per_client)
+    values |= {"burst": 2 * front.per_client}
+    template = templates.get_template("nginx/front.conf.j2")
+    without = template.render(**values, mark="")
+    return template.render(**values, mark=hashlib.sha256(without.encode()).hexdigest()[:16])

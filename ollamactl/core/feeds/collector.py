@@ -51,8 +51,9 @@ class Collector:
         """Starts the readings of these fields that stand on no other fact, where the host can read several at once."""
         begin = getattr(self.host, "begin", None)
         if begin is not None:
-            wanted = (s for f in fields if f not in self.known and f not in self.missing for s in AHEAD.get(f, ()))
-            self._begun |= {s.key: begin(s) for s in wanted if s.key not in self._begun}
+            wanted = [f for f in fields if f in AHEAD and f not in self.known and f not in self.missing]
+            sources = {s.key: s for f in wanted for s in AHEAD[f](self) if s.key not in self._kept}
+            self._begun |= {key: begin(s) for key, s in sources.items() if key not in self._begun}
 
     def body(self, source: Source) -> bytes:
         """The body of a reading; raises Unknown with the reason why there is none."""
@@ -116,7 +117,7 @@ class Collector:
 
 Feed = Callable[[Collector], Any]
 FEEDS: dict[str, Feed] = {}
-AHEAD: dict[str, tuple[Source, ...]] = {}  # what a feed reads whatever the other facts are
+AHEAD: dict[str, Callable[[Collector], tuple[Source, ...]]] = {}  # what a feed reads whatever other facts are
 MAC: dict[str, Feed] = {}  # what is read another way there, and what there is only there
 
 
@@ -125,10 +126,10 @@ def feed(function: Callable[[Collector], T]) -> Callable[[Collector], T]:
     return function
 
 
-def ahead(*sources: Source) -> Callable[[Callable[[Collector], T]], Callable[[Collector], T]]:
+def ahead(sources: Callable[[Collector], tuple[Source, ...]]) -> Callable[[Feed], Feed]:
     """Marks a feed: these are its readings, whatever the other facts are."""
 
-    def mark(function: Callable[[Collector], T]) -> Callable[[Collector], T]:
+    def mark(function: Feed) -> Feed:
         AHEAD[function.__name__] = sources
         return function
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from ollamactl.core.facts import Container, Effective, Install, Origin, Process, UnitName, Variable
-from ollamactl.core.feeds.collector import Collector, Unknown, feed
+from ollamactl.core.feeds.collector import Collector, Unknown, ahead, feed
 from ollamactl.core.parse import containers as parsing
 from ollamactl.core.parse.cgroup import Home, home
 from ollamactl.core.source import Missing, Source, command, stat
@@ -24,12 +24,17 @@ class Inspected(msgspec.Struct, frozen=True):
     reasons: tuple[Missing, ...] = ()
 
 
+def _listing(engine: str) -> Source:
+    return command(engine, "ps", "-aq", "--no-trunc", timeout=3.0)
+
+
+@ahead(lambda c: tuple(map(_listing, ENGINES)))
 @feed
 def inspected(c: Collector) -> Inspected:
     records: dict[str, tuple[dict[str, Any], ...]] = {}
     reasons: list[Missing] = []
     for engine in ENGINES:
-        listed = c.read(command(engine, "ps", "-aq", "--no-trunc", timeout=3.0))
+        listed = c.read(_listing(engine))
         if listed.missing is not None:
             said = listed.stderr or listed.missing.detail
             down = "annot connect" in said or "ailed to connect" in said or "daemon running" in said

@@ -23,7 +23,7 @@ def memory(c: Collector) -> HostMemory:
     return c.record(native("memory"), HostMemory)
 
 
-@ahead(native("nvml"), native("gpu_sysfs"))
+@ahead(lambda c: (native("nvml"), native("gpu_sysfs")))
 @feed
 def gpus(c: Collector) -> tuple[Gpu, ...]:
     return gpu.devices(c.once)

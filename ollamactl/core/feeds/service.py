@@ -39,7 +39,7 @@ UNIT_FILES = command(
 )  # fmt: skip
 
 
-@ahead(UNIT_FILES, native("servers"))
+@ahead(lambda c: () if c.unit else (UNIT_FILES, native("servers")))
 @feed
 def units(c: Collector) -> tuple[UnitName, ...]:
     """Every unit that runs `ollama serve`: by the name of its file, and by the cgroup of a running server, which
@@ -79,7 +79,7 @@ def unit(c: Collector) -> str:
     if ":" in c.unit:  # docker:NAME and the like
         raise Unknown(Missing("absent", f"{c.unit} is no unit of systemd"))
     if c.unit:
-        return c.unit if c.unit.endswith(".service") else f"{c.unit}.service"
+        return _full(c.unit)
     known: tuple[UnitName, ...] = c.need("units")
     found = [u.name for u in known if u.load != "not-found"]
     if not found:
@@ -89,6 +89,11 @@ def unit(c: Collector) -> str:
     return found[0]
 
 
+def _full(name: str) -> str:
+    return name if name.endswith(".service") else f"{name}.service"
+
+
+@ahead(lambda c: (command(*systemctl.SHOW, _full(c.unit)),) if c.unit and ":" not in c.unit else ())
 @feed
 def service(c: Collector) -> Service:
     name = c.need("unit")
@@ -148,7 +153,7 @@ def read_env_files(service: Service, files: tuple[UnitFile, ...], read: Reader) 
 ENVIRONMENT = command("systemctl", "show-environment")
 
 
-@ahead(ENVIRONMENT)
+@ahead(lambda c: (ENVIRONMENT,))
 @feed
 def manager_environment(c: Collector) -> dict[str, str]:
     return systemctl.parse_show_environment(c.text(ENVIRONMENT))

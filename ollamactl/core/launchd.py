@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import plistlib
 import re
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -175,7 +176,8 @@ def effective(
     for env in env_files:
         problems += [f"{env.path}: {env.missing}"] if env.missing and env.missing.kind != "absent" else []
         for entry in env.entries:
-            put(entry.name, entry.value, Origin(layer="brew-file", file=env.path, line=entry.line))
+            # brew can't take a variable away; to Ollama an empty one is none.
+            put(entry.name, entry.value or None, Origin(layer="brew-file", file=env.path, line=entry.line))
     if app is not None and launch.kind == "app":
         for name, value in app.variables.items():
             put(name, value, Origin(layer="app", file=app.path))
@@ -197,3 +199,20 @@ def unit_file(path: str, text: str, *, ours: bool = False) -> UnitFile:
 
 def brew_file(path: str, text: str) -> EnvFile:
     return brew_words.parse_env_file(path, text)
+
+
+def restart_commands(launch: Launch, label: str = "") -> tuple[str, ...]:
+    """What a person types to start the server anew with what the files say. `label`: the job that runs it now."""
+    if launch.kind == "app":
+        return (f"pkill -x Ollama; open -j -a {shlex.quote(launch.app)}",)
+    if launch.holds == "brew-file":
+        return ("brew services restart ollama",)
+    path = launch.own_file if launch.managed else launch.plist
+    sudo = "sudo " if launch.domain == "system" else ""
+    name = label or (launch.own_label if launch.managed else launch.label)
+    if not path:
+        return ()
+    return (
+        f"{sudo}launchctl bootout {launch.domain}/{name}",
+        f"{sudo}launchctl bootstrap {launch.domain} {shlex.quote(path)}",
+    )

@@ -149,6 +149,7 @@ def entry_for(ctx: Context, plan: Plan, before: Facts, kind: Kind, images: Mappi
         values=touched,
         overrides=plan.overrides,
         changes=tuple((c.name, "" if c.secret else c.now, "(secret)" if c.secret else c.new) for c in plan.changes),
+        kept=ctx.manager.remember(plan.unit, plan.managed),
     )
 
 
@@ -188,8 +189,8 @@ def forward(
     if plan.reload:
         cursor = _cursor(ctx, before)
         journal.do_files(entry)
-        ctx.manager.reload()
-        what = "files written, systemd reloaded" if entry.files else "systemd reloaded"
+        done = ctx.manager.reload()
+        what = ", ".join(filter(None, ("files written" if entry.files else "", done)))
         ctx.report.step(what, seconds=time.monotonic() - began)
         _check_complaints(ctx, plan, cursor, before)
         will = _check_effective(ctx, plan)
@@ -233,7 +234,7 @@ def _check_complaints(ctx: Context, plan: Plan, cursor: str, before: Facts) -> N
 
 
 def _check_effective(ctx: Context, plan: Plan) -> Effective:
-    """The environment that systemd will pass, computed anew from what it now has: a later file that wins is found
+    """The environment that the manager will pass, computed anew from what it now has: a later file that wins is found
     here, before the restart, with nothing harmed."""
     fields = ("service", "unit_files", "env_files", "manager_environment", "effective")
     facts = gather(ctx.host, plan.unit, fields)
@@ -249,7 +250,7 @@ def _check_effective(ctx: Context, plan: Plan) -> Effective:
         raise Lost(*wrong)
     shown = [f"{c.name.removeprefix('OLLAMA_').lower()} {'(secret)' if c.secret else c.new}" for c in plan.changes]
     if shown:
-        ctx.report.step(f"systemd will pass {', '.join(shown)} (checked before the restart)")
+        ctx.report.step(f"{ctx.manager.name} will pass {', '.join(shown)} (checked before the restart)")
     return facts.effective
 
 

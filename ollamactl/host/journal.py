@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import platform
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,13 @@ from ollamactl.host.files import Image
 FOLDER = "/var/lib/ollamactl"
 Kind = Literal["apply", "rollback", "reset", "tune", "front"]
 Outcome = Literal["open", "applied", "restored", "not-restored"]
+
+
+def default_folder() -> str:
+    """A Mac's user changes services of the own session, without root."""
+    if platform.system() == "Darwin" and os.geteuid():
+        return os.path.expanduser("~/Library/Application Support/ollamactl")
+    return FOLDER
 
 
 class FileUndo(msgspec.Struct, frozen=True):
@@ -72,6 +80,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     changes: tuple[tuple[str, str, str], ...] = ()  # (variable, before, after), secrets left out
     overrides: tuple[str, ...] = ()
     summary: str = ""
+    kept: dict[str, str | None] = {}  # what the manager must know to undo, beside files
     conflicts: tuple[str, ...] = ()  # files that somebody else changed meanwhile, left alone
 
 
@@ -84,8 +93,8 @@ class Holder(msgspec.Struct, frozen=True):
 class Store:
     """The folder of transactions. `folder` is another one only in tests."""
 
-    def __init__(self, folder: str = FOLDER) -> None:
-        self.folder = folder
+    def __init__(self, folder: str = "") -> None:
+        self.folder = folder or default_folder()
 
     def _path(self, name: str) -> str:
         return os.path.join(self.folder, name)

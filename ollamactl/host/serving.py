@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Protocol
 
 import msgspec
 
 from ollamactl.core import govalues
+from ollamactl.core.dropin import Managed
 from ollamactl.core.facts import Facts, LoadedModel, Start
 from ollamactl.core.feeds import Collector, Unknown, client_address
 from ollamactl.core.feeds.processes import descendants, listeners_of
@@ -46,8 +47,23 @@ class UnitState(Protocol):
 class Manager(Protocol):
     """What a platform does to a service."""
 
+    name: str  # as its users call it
+
     def state(self, unit: str) -> UnitState: ...
-    def reload(self) -> None: ...
+    def remember(self, unit: str, after: Managed) -> dict[str, str | None]:
+        """What an undo must know beside the files, where these will manage `after`."""
+        ...
+
+    def reload(self, kept: Mapping[str, str | None] | None = None, unit: str = "") -> str:
+        """Our files are heard; with `kept` (what was remembered), everything beside them is as it was. What was done,
+        in words."""
+        ...
+
+    def restart_commands(self, unit: str) -> tuple[str, ...]:
+        """What a person types to start it anew with what the files say."""
+        ...
+
+    def log_command(self, unit: str) -> str: ...
     def restart(self, unit: str, timeout: float) -> None: ...
     def start(self, unit: str, timeout: float) -> None: ...
     def stop(self, unit: str, timeout: float) -> None: ...

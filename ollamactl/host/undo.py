@@ -49,13 +49,12 @@ def undo(ctx: Context, entry: Entry) -> Undone:
         if entry.unit == nginxd.UNIT:
             nginxd.restore(ctx.manager, entry, ctx.timeout)
         else:
-            ctx.manager.reload()
+            ctx.manager.reload(entry.kept, entry.unit)
             _restore_service(ctx, entry, found)
     except Exception as error:  # whatever it is: the transaction stays open, and it is said
         said = mismatches(error)[0].text
-        unit = shlex.quote(entry.unit)
-        first = "sudo nginx -t" if entry.unit == nginxd.UNIT else "sudo systemctl daemon-reload"
-        found.problem(said, first, f"sudo systemctl restart {unit}", AGAIN)
+        first = ("sudo nginx -t",) if entry.unit == nginxd.UNIT else ()
+        found.problem(said, *first, *ctx.manager.restart_commands(entry.unit), AGAIN)
     if not found.problems and not found.conflicts:
         ctx.report.undone("previous settings restored and verified", time.monotonic() - began)
     return found

@@ -30,6 +30,7 @@ class Platform(Protocol):
 
 def of(host: Host) -> Platform:
     """The platform of a host."""
-    from ollamactl.platforms import linux
+    from ollamactl.platforms import darwin, linux
 
-    return linux
+    found = Collector(host).get("system")
+    return darwin if found is not None and found.os == "darwin" else linux

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from ollamactl.core import dropin
 from ollamactl.core.dropin import Managed
@@ -14,35 +13,23 @@ from ollamactl.core.ours_systemd import UnitFiles
 from ollamactl.core.source import Host, file
 from ollamactl.errors import Exit, Failure
 from ollamactl.host.serving import Manager
+from ollamactl.platforms import templates
+from ollamactl.platforms.templates import folder as template_folder
 
-
-def template_folder() -> Path:
-    """Where the templates are: in an installed package beside this one, in a checkout at its top."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "templates"
-    return inside if inside.is_dir() else package.parent / "templates"
+__all__ = ["manager", "may_change", "must_be_root", "ours", "own_files", "render", "template_folder"]
 
 
 def render(unit: str, managed: Managed) -> tuple[str | None, str | None]:
     """Texts of the drop-in and of the environment file that hold what is managed; None where none is needed.
     Raises Failure (usage) for a value that systemd's files can't hold."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
     if managed.empty:
         return None, None
-    templates = Environment(
-        loader=FileSystemLoader(template_folder()),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
     try:
         environment, assignments = dropin.environment_lines(managed), dropin.env_file_lines(managed)
     except ValueError as error:
         raise Failure(str(error), hint="a value is one line of text", code=Exit.USAGE, id="value_refused") from None
-    text = templates.get_template("systemd/dropin.conf.j2").render(
+    text = templates.render(
+        "systemd/dropin.conf.j2",
         unit=unit,
         environment=environment,
         env_file=dropin.env_file_path(unit) if managed.in_file else "",
@@ -50,7 +37,7 @@ def render(unit: str, managed: Managed) -> tuple[str | None, str | None]:
     )
     if not managed.in_file:
         return text, None
-    return text, templates.get_template("systemd/environment.j2").render(unit=unit, assignments=assignments)
+    return text, templates.render("systemd/environment.j2", unit=unit, assignments=assignments)
 
 
 def own_files(host: Host, unit: str) -> tuple[str | None, str | None]:

@@ -11,14 +11,16 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
+from ollamactl.core.dropin import Managed
 from ollamactl.core.parse import quoting
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import files, journal
+from ollamactl.platforms import templates
 
 _DESTINATION = b"org.freedesktop.systemd1"
 _MANAGER = b"/org/freedesktop/systemd1"
@@ -51,6 +53,8 @@ class State(msgspec.Struct, frozen=True):
 
 class Systemd:
     """The system manager over D-Bus. Every failure is a Failure that names what systemd said."""
+
+    name = "systemd"
 
     def __init__(self) -> None:
         try:
@@ -135,9 +139,20 @@ class Systemd:
             load=_text(self._property(path, _UNIT_IFACE, b"LoadState", b"s")),
         )
 
-    def reload(self) -> None:
+    def remember(self, unit: str, after: Managed) -> dict[str, str | None]:
+        """Everything of ours is in files."""
+        return {}
+
+    def reload(self, kept: Mapping[str, str | None] | None = None, unit: str = "") -> str:
         """daemon-reload: returns once systemd has read all its files anew."""
         self._call(_MANAGER, _MANAGER_IFACE, b"Reload", b"")
+        return "systemd reloaded"
+
+    def restart_commands(self, unit: str) -> tuple[str, ...]:
+        return "sudo systemctl daemon-reload", f"sudo systemctl restart {shlex.quote(unit)}"
+
+    def log_command(self, unit: str) -> str:
+        return f"journalctl -u {shlex.quote(unit)} -n 50"
 
     def restart(self, unit: str, timeout: float) -> None:
         self._job(b"RestartUnit", unit, timeout)
@@ -181,12 +196,7 @@ class Systemd:
 
 def boot_unit(unit: str) -> str:
     """A unit that runs `ollamactl recover` once the service's own start is over."""
-    program = os.path.realpath(sys.argv[0])
-    if os.path.basename(program) == "ollamactl" and os.access(program, os.X_OK):
-        argv, folder = [program], ""
-    else:
-        argv = [sys.executable, "-m", "ollamactl"]
-        folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    argv, folder = templates.program(), templates.checkout()
     return f"""\
 # Written by ollamactl while it changes {unit}, removed when that ends. After a crash or a power loss it puts the
 # host back at the next boot.

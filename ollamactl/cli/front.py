@@ -139,7 +139,7 @@ def front(
     nginx.check(made, "plain_http" in override)
     text = nginx.render(made)
     if install:
-        return _install(made, text, password_file, model, timeout, wait, as_json)
+        return _install(made, text, unit, password_file, model, timeout, wait, as_json)
     if as_json:
         data = {"kind": kind, "front": made, "configuration": text}
         envelope.write(envelope.envelope("front", Exit.OK, data))
@@ -149,12 +149,19 @@ def front(
 
 
 def _install(
-    front: Front, text: str, password_file: str | None, model: str, timeout: float, wait: float, as_json: bool
+    front: Front,
+    text: str,
+    unit: str,
+    password_file: str | None,
+    model: str,
+    timeout: float,
+    wait: float,
+    as_json: bool,
 ) -> int:
     """Through the transaction; the exit code."""
     from ollamactl.host import apply as changing
     from ollamactl.host.journal import Store
-    from ollamactl.platforms import linux, nginx_install
+    from ollamactl.platforms import linux, nginx, nginx_install
     from ollamactl.report import front as report
     from ollamactl.report import screens
     from ollamactl.report.text import Terminal
@@ -179,6 +186,9 @@ def _install(
                     "front",
                     lambda: nginx_install.prove(context, front, _login(front, password_file), asked),
                 )
+                if nginx.goes_around(_config(host, unit).get("OLLAMA_HOST", "")):
+                    screen.note("Ollama itself can be reached from outside, around the front: "
+                                "sudo ollamactl apply --host 127.0.0.1:11434")  # fmt: skip
         except changing.Interrupted as stopped:
             raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
     return report.end(screen, front, result, as_json)
@@ -221,6 +231,11 @@ def _login(front: Front, password_file: str | None) -> Login:
     if front.auth == "basic":
         return nginx_install.password_login(password_file)
     return nginx_install.Login()
+
+
+def _config(host: LiveHost, unit: str) -> dict[str, str]:
+    start = Collector(host, unit).get("start")
+    return dict(start.config or {}) if start else {}
 
 
 def _files_are_there(front: Front) -> None:

@@ -90,7 +90,10 @@ def _value(setting: Setting, value: str, release: str) -> Iterator[Lint]:
     if name == "OLLAMA_HOST" and exposed(read.printed):
         where = read.printed.split("://", 1)[-1]
         text = f"{where} would be open to everyone who reaches this host: Ollama has no authentication"
-        hint = "keep 127.0.0.1 and use an ssh tunnel or a proxy with keys; or --override api_exposed_without_auth"
+        hint = (
+            "keep 127.0.0.1 and use an ssh tunnel, a private network, or ollamactl front nginx; "
+            "or --override api_exposed_without_auth"
+        )
         yield Lint("api_exposed_without_auth", "error", text, hint, name)
 
 

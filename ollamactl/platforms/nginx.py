@@ -110,6 +110,15 @@ def _loopback(text: str) -> bool:
     return ipaddress.ip_address(text.rpartition(":")[0].strip("[]")).is_loopback
 
 
+def goes_around(ollama_host: str) -> bool:
+    """Whether OLLAMA_HOST, as `server config` prints it (http://0.0.0.0:11434), lets others reach Ollama itself."""
+    name = ollama_host.partition("://")[2].rpartition(":")[0].strip("[]")
+    try:
+        return not ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
 def render(front: Front) -> str:
     """The configuration. It never holds a key or a password: those stay in files of their own."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined

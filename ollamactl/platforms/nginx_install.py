@@ -16,6 +16,7 @@ import msgspec
 
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.parse import api
+from ollamactl.core.source import command
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import files, journal, nginxd, undo
 from ollamactl.host.context import Context, Interrupted, Lost, Result, deafen
@@ -154,7 +155,6 @@ def _forward(ctx: Context, entry: Entry, conf: str | None, prove: Callable[[], N
     before = entry.files[-1].before
     text = before.data.decode("utf-8", "replace") if before.kind == "file" else None
     for one in entry.files[:-1]:  # keys: a new file, which the test below looks for
-        files.make_folders(os.path.dirname(one.path), 0o700)
         files.restore(one.path, one.after)
         ctx.report.step(f"{one.path} written, with one key (0600)")
     if conf is not None:
@@ -172,6 +172,10 @@ def _forward(ctx: Context, entry: Entry, conf: str | None, prove: Callable[[], N
         nginxd.wait_mark(conf, None)
         ctx.report.step(f"{nginxd.CONF} written, nginx started", seconds=time.monotonic() - began)
     prove()
+    if conf is not None:
+        enabled = ctx.host.read(command("systemctl", "is-enabled", nginxd.UNIT, any_exit=True))
+        if enabled.text.strip() == "disabled":
+            ctx.report.note(f"{nginxd.UNIT} is not started at boot: sudo systemctl enable {nginxd.UNIT}")
 
 
 def before_of(entry: Entry, store: journal.Store) -> str | None:

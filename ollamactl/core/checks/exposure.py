@@ -35,9 +35,13 @@ def api_exposed_without_auth(
     Why: Ollama has no authentication: who reaches the port can use, delete and pull models. [::] is every interface,
     IPv4 too.
     Seen: the address that the server listens on, or the published port.
-    Do: listen on 127.0.0.1, and put a proxy with keys in front.
+    Do: listen on 127.0.0.1; who works elsewhere comes in by an ssh tunnel or a private network (WireGuard); for many
+    clients a front with keys and limits: sudo ollamactl front nginx --install.
     """
-    fix = "sudo ollamactl apply --host 127.0.0.1:11434"
+    fix = (
+        "sudo ollamactl apply --host 127.0.0.1:11434    # from elsewhere: ssh -L 11434:127.0.0.1:11434 HOST, or a "
+        "private network; for many: sudo ollamactl front nginx --install"
+    )
     if box is not None and box.network != "host":  # inside, every interface is only the container's own
         for port in box.ports:
             if port.host and not port.address.startswith(("127.", "::1")):

@@ -1,4 +1,4 @@
-"""Public cases as small machines: the right finding comes first."""
+"""Public cases as small machines, and pasted output of commands: the right finding comes first."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import pytest
 
 from ollamactl.cli.sources import text_facts
 from ollamactl.core.checks import run
-from tests.system import cases_host, cases_logs
+from tests.system import cases_commands, cases_host, cases_logs
 
-CASES = cases_logs.CASES | cases_host.CASES
+PUBLIC = cases_logs.CASES | cases_host.CASES
+CASES = PUBLIC | cases_commands.CASES
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -21,4 +22,5 @@ def test_right_finding_first(name: str) -> None:
 
 
 def test_enough_cases() -> None:
-    assert len(CASES) >= 120
+    assert len(PUBLIC) >= 120
+    assert len(CASES) == len(PUBLIC) + len(cases_commands.CASES)

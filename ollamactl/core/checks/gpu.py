@@ -42,6 +42,7 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     start = facts.start
     if cpu_only(start) or (signs.has("no_compatible_gpu") and not gpus_of(start)):
         there = list(facts.gpus or ())
+        outside = signs.has("container_without_gpu") or (facts.told is not None and facts.told.world == "docker")
         line = start.computes[0].text if start and start.computes else ""
         lines = signs.lines("no_compatible_gpu", most=1)
         said = "no GPU was found, models run on the CPU"
@@ -54,8 +55,12 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
             said = f"{there[0].name or 'a GPU'} is in this host, and the server found none"
         elif facts.loaded or any(x.status == 200 and x.seconds > 120 for x in (start.recent if start else ())):
             said += ": answers take their time"
+        fix = "nvidia-smi || rocminfo || vulkaninfo --summary"
+        if (there and outside) or signs.has("container_without_gpu"):
+            said = f"the container was given no GPU{': ' + there[0].name + ' is in the host' if there else ''}"
+            fix = "docker run --gpus=all …    # AMD: --device /dev/kfd --device /dev/dri, image ollama/ollama:rocm"
         yield Finding(
-            "warning" if there else "info", said, (*lines, line), "nvidia-smi || rocminfo || vulkaninfo --summary"
+            "warning" if there else "info", said, (*lines, line, *signs.lines("container_without_gpu")), fix
         )
 
 
@@ -84,6 +89,8 @@ def service_started_before_gpu(
         "gpu_unsupported",
     )
     usable = [g for g in gpus if g.vendor in ("nvidia", "amd") and not g.unified]
+    if signs.has("container_without_gpu") or (facts.told is not None and facts.told.world == "docker"):
+        usable = []  # what the host shows need not be in the container
     if cpu_only(start) and usable and not hidden and not (facts.service and facts.service.private_devices):
         yield Finding(
             "warning",
@@ -189,14 +196,13 @@ def gpu_not_supported_by_backend(
         yield Finding(
             "error", "the libraries have no code for the GPU", signs.quotes(mute), "ollama --version    # upgrade"
         )
-    elif crashed := [e for e in signs.of("discovery_failed") if "crashed" in e.text]:
-        if cpu_only(start):
-            yield Finding(
-                "warning",
-                "a GPU library of this release crashes while it looks for GPUs; the CPU is used",
-                signs.quotes(crashed),
-                "sudo ollamactl apply --set OLLAMA_VULKAN=1    # or another release",
-            )
+    elif (crashed := [e for e in signs.of("discovery_failed") if "crashed" in e.text]) and cpu_only(start):
+        yield Finding(
+            "warning",
+            "a GPU library of this release crashes while it looks for GPUs; the CPU is used",
+            signs.quotes(crashed),
+            "sudo ollamactl apply --set OLLAMA_VULKAN=1    # or another release",
+        )
 
 
 @check(weight=68, explains=("no_gpu_found", "service_started_before_gpu"))

@@ -92,7 +92,7 @@ def driver_library_mismatch(signs: Signs, drivers: tuple[GpuDriver, ...] = ()) -
 
 
 @check(weight=80, explains=(*CPU, "gpu_lost_after_suspend", "service_started_before_gpu", "container_lost_gpu_cgroup"))
-def nvidia_uvm_not_loaded(signs: Signs, facts: Facts, world: str = "") -> Iterator[Finding]:
+def nvidia_uvm_not_loaded(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
     """The kernel module nvidia_uvm is not loaded.
 
     Why: CUDA needs it and its device nodes; nvidia-smi does not. After a boot nobody may have loaded it yet.
@@ -112,6 +112,11 @@ def nvidia_uvm_not_loaded(signs: Signs, facts: Facts, world: str = "") -> Iterat
         yield Finding(
             "error", "nvidia_uvm is not loaded: there is no /dev/nvidia-uvm", ("stat /dev/nvidia-uvm: absent",), fix
         )
+    elif signs.has("uvm_unlisted") and not used(signs, start) and (
+        cpu_only(start) or signs.has("cuda_init_failed", "cuda_999", "cpu_instead", "no_nvidia_device")
+    ):
+        lines = signs.lines("uvm_unlisted", "cuda_init_failed", "no_nvidia_device")
+        yield Finding("error", "nvidia_uvm is not loaded", lines, fix)
     elif signs.has("uvm_missing"):
         yield Finding(
             "error",

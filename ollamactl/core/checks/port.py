@@ -159,6 +159,13 @@ def running_server_is_not_the_service(facts: Facts, signs: Signs = NO_SIGNS) -> 
             (f"process {one.pid}: {' '.join(one.argv)} ({one.cgroup})",),
             f"sudo kill {one.pid} && sudo systemctl restart {service.id if service else 'ollama'}",
         )
+    elif signs.has("two_servers"):
+        yield Finding(
+            "warning",
+            "two servers run under different users: each has its own environment, home and models",
+            signs.lines("two_servers"),
+            "sudo ss -ltnp 'sport = :11434'    # who answers; then: sudo kill the other one",
+        )
     elif signs.has("serve_by_hand") and signs.has("unit_is_active"):
         yield Finding(
             "warning",

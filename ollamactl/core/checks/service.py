@@ -75,6 +75,13 @@ def service_not_started_at_boot(signs: Signs = NO_SIGNS, service: Service | None
             signs.lines("unit:ordering_cycle", "unit:dependency_failed"),
             "systemd-analyze verify ollama.service",
         )
+    elif signs.has("unit_disabled", "unit_inactive") and service is None:
+        yield Finding(
+            "warning",
+            "the service is not enabled" if signs.has("unit_disabled") else "the service is not running",
+            signs.lines("unit_disabled", "unit_inactive"),
+            "sudo systemctl enable --now ollama",
+        )
     elif service is not None and service.active_state == "inactive" and service.load_state != "masked":
         enabled = service.unit_file_state.startswith(("enabled", "static", "generated"))
         if service.result in ("", "success"):

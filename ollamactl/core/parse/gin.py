@@ -1,6 +1,6 @@
 """[GIN] lines: one for each request that has *ended*, with its status and how long it took.
 
-[GIN] 2026/11/30 - 02:56:39 | 200 |  1.275773246s |       127.0.0.1 | POST     "/api/generate"
+    [GIN] 2026/11/30 - 02:56:39 | 200 |  1.275773246s |       127.0.0.1 | POST     "/api/generate"
 """
 
 from __future__ import annotations

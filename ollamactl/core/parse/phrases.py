@@ -47,13 +47,13 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("after_reboot_cpu", r"after (?:a |the |every |each )?(?:re)?boot\b.*\b(?:cpu|gpu)"),
     # clients
     Phrase("client_version_differs", r"client version is \S+|Warning: client version"),
-    Phrase("client_cannot_connect", r"could not connect to (?:a running )?ollama|could not connect to ollama app"),
-    Phrase("remote_refused", r"(?:host\.docker\.internal|(?<![\d.])(?:10|172|192)\.\d+\.\d+\.\d+):\d+.*(?:refused|ECONNREFUSED)"
+    Phrase("client_cannot_connect", r"(?:could not|couldn't|cannot|can't|unable to) connect to (?:the |a )?(?:running )?ollama|Server Connection Error|Ollama: Network Problem|could not connect to (?:a running )?ollama|could not connect to ollama app"),
+    Phrase("remote_refused", r"Connect call failed \('(?:10|172|192)\.|Cannot connect to host host\.docker\.internal|(?:host\.docker\.internal|(?<![\d.])(?:10|172|192)\.\d+\.\d+\.\d+):\d+.*(?:refused|ECONNREFUSED)"
            r"|connect to (?:host\.docker\.internal|(?:10|172|192)\.\d+\.\d+\.\d+) port \d+"
            r"|ECONNREFUSED (?:10|172|192)\."),
     Phrase("connection_refused", r"(?<!\d:443: connect: )(?<!:80: connect: )connection refused|ECONNREFUSED|Failed to connect to \S+ port \d+"
-           r"|No connection could be made because the target machine actively refused"),
-    Phrase("awaiting_headers", r"timeout awaiting response headers|Client\.Timeout exceeded|HeadersTimeoutError"
+           r"|No connection could be made because the target machine actively refused|Failed to establish a new connection|All connection attempts failed|APIConnectionError"),
+    Phrase("awaiting_headers", r"APITimeoutError|Request timed out\.?$|SocketTimeoutError|timeout awaiting response headers|Client\.Timeout exceeded|HeadersTimeoutError"
            r"|UND_ERR_HEADERS_TIMEOUT|ReadTimeout|httpx\.ReadTimeout|Read timed out"),
     Phrase("gateway_timeout", r"504 Gateway Time-?out|upstream timed out|HTTP/\S+ 504|\b504\b.*(?:nginx|gateway)"),
     Phrase("stream_broken", r"upstream prematurely closed"),

@@ -30,7 +30,8 @@ _RFC3339 = re.compile(
 
 
 class Line(NamedTuple):
-    """One record. `time` is empty where it was cut off, `level` is empty where the release prints none; `cut` is true where its end is missing."""
+    """One record. `time` is empty where it was cut off, `level` where the release prints none; `cut` is true where
+    its end is missing."""
 
     time: str
     level: str

@@ -177,10 +177,10 @@ class Run:
 
     def raw(self, text: str, at: float | None, number: int, pid: int | None) -> None:
         load = self.loads[-1] if self.loads else None
-        if self.config is None and (load is None or (load.implied and load.outcome != "loading")):
-            if _LOADING.match(text):
-                self._imply(text, at, number)
-                load = self.loads[-1]
+        idle = load is None or (load.implied and load.outcome != "loading")
+        if idle and self.config is None and _LOADING.match(text):
+            self._imply(text, at, number)
+            load = self.loads[-1]
         if load is not None and load.outcome == "loading":
             load.engine_line(text[:TEXT])
             if pid != self.pid and load.pid is None:

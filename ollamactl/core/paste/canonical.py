@@ -46,6 +46,7 @@ _MESSAGES: tuple[tuple[str, str], ...] = tuple(
     (row.needle, row.how) for row in events.EVENTS if row.how in ("msg", "prefix") and len(row.needle) > 16
 )
 _SHORT = {row.needle for row in events.EVENTS if row.how in ("msg", "prefix") and len(row.needle) <= 16} | {"offload"}
+_DMESG = re.compile(r"\[ *(?:\d+\.\d{3,}|\w{3} \w{3} +\d+ [\d:]{8} \d{4})\] (?P<said>(?:Out of memory|oom-kill|Memory cgroup|\S+ invoked oom|NVRM|nvidia|amdgpu|PM:|kfd|BUG|traps)[^\n]*)")
 _DEVICE = re.compile(r"(?:inference compute|vram-based default context)\W+\w+=|default_num_ctx=\d")
 _OWN = ("inference compute", "vram-based default context", "system memory", "gpu memory", "entering low vram mode")
 _ANY = re.compile("|".join(re.escape(needle) for needle in (*(n for n, _ in _MESSAGES), *_OWN)))
@@ -57,6 +58,8 @@ def canonical(line: str) -> str | None:
         return None
     if (found := _INNER.search(line)) is not None:
         return _closed(found[0])
+    if (found := _DMESG.search(line)) is not None:
+        return f"Jan 01 00:00:00 localhost kernel: {found['said']}"
     text = _FRAME.sub("", line)
     if (found := _RECORD.match(text)) is not None and "=" in text:
         return text if text.startswith("level=") else "level=INFO " + text

@@ -1,0 +1,202 @@
+"""What commands print that people paste beside a log: `nvidia-smi`, `lsmod`, `ls -l /dev/…`, `id`, `free`, `df`, `ps`,
+`docker inspect`, replies of the API, `ollama --version`, `systemctl is-enabled`.
+
+Each reader takes the numbered lines that are no log and looks for its own form. What has a place among the facts
+becomes a fact; the rest becomes a message, by the name that checks ask for.
+"""
+
+# ruff: noqa: E501 - a pattern is read more easily whole
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from ollamactl.core.facts import Gpu, GpuDriver, GpuProcess, HostMemory, LoadedModel, LogEvent
+from ollamactl.core.parse import api
+
+Lines = list[tuple[int, str]]
+MIB = 1 << 20
+
+_SMI = re.compile(r"NVIDIA-SMI +(?P<smi>[\d.]+) +Driver Version: +(?P<driver>[\d.]+) +CUDA Version: +(?P<cuda>[\d.]+|N/A)")
+_SMI_GPU = re.compile(r"\| +(?P<index>\d+) +(?P<name>[A-Z][\w /().-]+?)(?: +(?:On|Off|N/A))? +\| +(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]+)")
+_SMI_MEMORY = re.compile(r"\|\s+(?P<used>\d+)MiB / +(?P<total>\d+)MiB \|")
+_SMI_PROCESS = re.compile(
+    r"\| +(?P<gpu>\d+) +(?:\S+ +\S+ +)?(?P<pid>\d+) +[CGM+]+ +(?P<name>\S.*?) +(?P<used>\d+)MiB +\|"
+)
+_SMI_LIST = re.compile(r"GPU (?P<index>\d+): (?P<name>.+?) \(UUID: (?P<uuid>GPU-[0-9a-f-]+)\)")
+_MODULE = re.compile(r"(?P<name>nvidia(?:_\w+)?|amdgpu)\s+\d{4,}\s+-?\d+(?:\s|$)")
+_NODE = re.compile(r"c[rw-]{9}[+.@]?\s+\d+\s+(?P<owner>\S+)\s+(?P<group>\S+)\s+\d+,\s*\d+\s.*?(?P<path>/dev/\S+|kfd|renderD\d+|nvidia\S*)\s*$")
+_ID = re.compile(r"uid=\d+\((?P<user>[\w.-]+)\).* groups=(?P<groups>\S.*)")
+_FREE = re.compile(r"(?:Mem|Swap|Speicher|Mém)\w*\.?:\s+(?P<numbers>[\d.]+\w*(?:\s+[\d.]+\w*)+)")
+_DF = re.compile(r"\S+\s+[\d.]+\w?\s+[\d.]+\w?\s+[\d.]+\w?\s+(?P<use>\d+)%\s+(?P<mount>/\S*)\s*$")
+_SERVE = re.compile(r"(?P<user>[\w+.-]+)\s+(?P<pid>\d+)\s.*?(?P<exe>\S*ollama)(?:\.exe)? serve\s*$")
+_VERSION = re.compile(r"\bollama version is (?P<version>\d+\.\d+\.\d+[\w.-]*)|^ollama,? version:? (?P<other>\d+\.\d+\.\d+[\w.-]*)", re.I)
+_HOST_IP = re.compile(r"\"HostIp\": \"(?P<ip>[^\"]*)\"")
+_HOST_PORT = re.compile(r"\"HostPort\": \"(?P<port>\d+)\"")
+_PROMPT = re.compile(r"^[^\n]{0,80}?[$#%>❯] *(?P<command>(?:sudo )?[a-z][\w./-]*(?: .*)?)$")
+
+
+class Found(msgspec.Struct):
+    """Facts and messages of the pasted commands; None where no command told it."""
+
+    gpus: tuple[Gpu, ...] | None = None
+    drivers: tuple[GpuDriver, ...] | None = None
+    memory: HostMemory | None = None
+    loaded: tuple[LoadedModel, ...] | None = None
+    version: str = ""
+    messages: list[LogEvent] = []
+
+
+def read(lines: Lines) -> Found:
+    """Everything that commands tell in these lines (number, text)."""
+    found = Found(messages=[])
+    _nvidia_smi(lines, found)
+    found.memory = _free(lines)
+    _api(lines, found)
+    for kind, number, text in (*_devices(lines), *_disks(lines), *_servers(lines), *_containers(lines), *_units(lines)):
+        found.messages.append(LogEvent(kind=kind, text=text.strip()[:400], line=number))
+    return found
+
+
+def _nvidia_smi(lines: Lines, found: Found) -> None:
+    gpus: dict[int, Gpu] = {}
+    holders: dict[int, list[GpuProcess]] = {}
+    last = -1
+    for _, text in lines:
+        if match := _SMI.search(text):
+            gpus, holders = {}, {}  # the last of several tables counts
+            found.drivers = (GpuDriver(vendor="nvidia", version=match["driver"], api=match["cuda"]),)
+        elif match := _SMI_GPU.match(text.strip()):
+            last = int(match["index"])
+            gpus[last] = Gpu(index=last, vendor="nvidia", name=match["name"].strip(), pci=match["bus"])
+        elif last in gpus and (match := _SMI_MEMORY.search(text)) and gpus[last].total is None:
+            used, total = int(match["used"]) * MIB, int(match["total"]) * MIB
+            gpus[last] = msgspec.structs.replace(gpus[last], used=used, total=total, free=total - used)
+        elif match := _SMI_PROCESS.match(text.strip()):
+            one = GpuProcess(pid=int(match["pid"][:9]), used=int(match["used"]) * MIB, name=match["name"])
+            holders.setdefault(int(match["gpu"]), []).append(one)
+        elif match := _SMI_LIST.search(text):
+            index = int(match["index"])
+            gpus.setdefault(index, Gpu(index=index, vendor="nvidia", name=match["name"], uuid=match["uuid"]))
+    if gpus:
+        found.gpus = tuple(
+            msgspec.structs.replace(g, processes=tuple(holders.get(g.index, ()))) for g in gpus.values()
+        )
+
+
+def _free(lines: Lines) -> HostMemory | None:
+    """`free` with or without -m, -g, -h: only with a unit, or where the header's kind of numbers can be told."""
+    memory, swap = None, (0, 0)
+    for _, text in lines:
+        match = _FREE.match(text.strip())
+        if match is None:
+            continue
+        sizes = [_amount(word) for word in match["numbers"].split()]
+        if None in sizes or len(sizes) < 3:
+            continue
+        whole = [size for size in sizes if size is not None]
+        if text.strip()[:4] == "Swap":
+            swap = (whole[0], whole[2])
+        elif len(whole) >= 6:
+            memory = (whole[0], whole[5])
+    if memory is None or memory[0] < 64 * MIB:
+        return None
+    return HostMemory(total=memory[0], available=memory[1], swap_total=swap[0], swap_free=swap[1])
+
+
+def _amount(word: str) -> int | None:
+    match = re.fullmatch(r"([\d.]+)(?:([KMGT])i?)?B?", word)
+    if match is None or match[1].count(".") > 1 or match[1] == ".":
+        return None
+    unit = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}.get(match[2] or "", 0)
+    number = float(match[1])
+    if unit:
+        return int(number * unit)
+    # without -h: KiB, or MiB where the number is too small for that
+    return int(number * (1 << 10)) if number > 4_000_000 else int(number * MIB)
+
+
+def _api(lines: Lines, found: Found) -> None:
+    for _, text in lines:
+        body = text[text.find("{") :].encode() if "{" in text else b""
+        if match := _VERSION.search(text):
+            found.version = match["version"] or match["other"]
+        elif '"size_vram"' in text and '"models"' in text:
+            found.loaded = api.loaded(body) or found.loaded
+        elif re.search(r"^\W*\{\"version\":\"\d", text):
+            found.version = api.version(body) or found.version
+
+
+def _devices(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    modules = {m["name"]: n for n, text in lines if (m := _MODULE.match(text.strip()))}
+    if "amdgpu" in modules:
+        yield "amdgpu_loaded", modules["amdgpu"], "lsmod: amdgpu"
+    if {"nvidia", "nvidia_modeset"} <= set(modules) and "nvidia_uvm" not in modules:
+        yield "uvm_unlisted", modules["nvidia"], "lsmod: nvidia and no nvidia_uvm"
+    nodes = [(n, m) for n, text in lines if (m := _NODE.match(text.strip()))]
+    names = {m["path"].rsplit("/", 1)[-1] for _, m in nodes}
+    if "nvidiactl" in names and "nvidia-uvm" not in names:
+        yield "uvm_unlisted", nodes[0][0], "ls /dev: nvidiactl and no nvidia-uvm"
+    for n, match in nodes:
+        name = match["path"].rsplit("/", 1)[-1]
+        if name == "kfd" and match["group"] in ("nobody", "nogroup", "65534", "daemon", "bin"):
+            yield "kfd_group_foreign", n, match[0]
+    for n, text in lines:
+        who = _ID.search(text)
+        if who and who["user"] == "ollama" and not re.search(r"\(render\)", who["groups"]):
+            yield "user_without_render", n, text
+
+
+def _disks(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    for n, text in lines:
+        match = _DF.match(text.strip())
+        if match and int(match["use"]) >= 100 and not re.match(r"/(?:snap|boot|sys|proc|dev|run)\b", match["mount"]):
+            yield "disk_full", n, text + ("  (/tmp)" if match["mount"].startswith("/tmp") else "")
+
+
+def _servers(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    seen: dict[str, tuple[int, str, str]] = {}
+    for n, text in lines:
+        match = _SERVE.match(text.strip())
+        if match and "grep" not in text:
+            seen.setdefault(match["pid"], (n, match["user"], text))
+    if len({user for _, user, _ in seen.values()}) > 1:
+        for n, _, text in seen.values():
+            yield "two_servers", n, text
+
+
+def _containers(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    ip: str | None = None
+    for n, text in lines:
+        if match := _HOST_IP.search(text):
+            ip = match["ip"]
+        if (match := _HOST_PORT.search(text)) and ip is not None:
+            if ip in ("", "0.0.0.0", "::"):
+                yield "port_published", n, f'"HostIp": "{ip}", "HostPort": "{match["port"]}"'
+            ip = None
+        if match := re.search(r"^\s*\"Memory\": (\d{8,})", text):
+            yield "memory_limit", n, text
+        if re.search(r"\"OOMKilled\": true", text):
+            yield "runner_killed", n, text
+        if re.search(r"\"DeviceRequests\": (?:null|\[\])", text):
+            yield "container_without_gpu", n, text
+
+
+def _units(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    """The one word that `systemctl is-enabled` and its like print below their command."""
+    command = ""
+    for n, text in lines:
+        if match := _PROMPT.match(text.rstrip()):
+            command = match["command"]
+            continue
+        word = text.strip()
+        if not word:
+            continue
+        if re.search(r"systemctl (?:--user )?is-(?:enabled|active) \S*ollama", command):
+            if word == "masked":
+                yield "unit_masked", n, f"{command}: {word}"
+            elif word in ("disabled", "inactive"):
+                yield "unit_" + word, n, f"{command}: {word}"
+        command = ""

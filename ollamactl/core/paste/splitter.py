@@ -1,0 +1,271 @@
+"""Takes a pasted text apart: unit files, output of commands, variables, words of clients; what is left is a log."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ollamactl.core import environment
+from ollamactl.core.facts import Facts, Listener, LoadedModel, LogEvent, Service, Told, ToldVariable, UnitFile
+from ollamactl.core.parse import ollama_ps, phrases, systemctl, unitfile
+from ollamactl.core.paste import commands
+from ollamactl.core.paste.canonical import canonical, quoted
+from ollamactl.core.paste.shape import LOG_LINE, LONGEST, WORLDS, clauses, foreign, plain
+from ollamactl.core.paste.units import PATH_LINE, unit_blocks
+from ollamactl.core.paste.variables import SETS, SPLIT
+
+ASIDE = 2000  # lines that are looked at for more than a log's
+_SHOW = re.compile(rf"({'|'.join(systemctl.PROPERTIES)})=")
+_SHOW_ONLY = {
+    "ActiveState", "SubState", "LoadState", "MainPID", "NRestarts", "InvocationID", "UnitFileState", "FragmentPath",
+    "DropInPaths", "NeedDaemonReload", "Result", "ExecMainStatus", "ExecMainStartTimestamp", "LoadError",
+}  # fmt: skip
+_PS_HEAD = re.compile(r"\s*NAME\s+ID\s+SIZE\s+PROCESSOR")
+_LISTEN = (
+    re.compile(r"(?:tcp6?\s+)?LISTEN\s+\d+\s+\d+\s+(?P<at>\S+):(?P<port>\d+)\s+\S+(?:.*\(\(\"(?P<name>[^\"]+)\",pid=(?P<pid>\d+))?"),
+    re.compile(r"tcp6?\s+\d+\s+\d+\s+(?P<at>\S+):(?P<port>\d+)\s+\S+\s+LISTEN(?:\s+(?P<pid>\d+)/(?P<name>\S+))?"),
+    re.compile(r"(?P<name>\S+)\s+(?P<pid>\d+)\s+\S+.*TCP (?P<at>\S+):(?P<port>\d+) \(LISTEN\)"),
+)  # fmt: skip
+
+
+Waiting = tuple[str, str, re.Pattern[str]]  # scope and name of a variable, and what its value's line looks like
+
+
+class Splitter:
+    def __init__(self, where: str) -> None:
+        self.where = where
+        self.files: list[UnitFile] = []
+        self.tables: list[tuple[LoadedModel, ...]] = []
+        self.variables: list[ToldVariable] = []
+        self.messages: list[LogEvent] = []
+        self.listeners: list[Listener] = []
+        self.show: list[str] = []
+        self.status: dict[str, str] = {}
+        self.drop_ins: list[str] = []
+        self.worlds: list[str] = []
+        self.commands = commands.Found()
+
+    def take(self, text: str) -> str:
+        """Reads the pieces; returns the text with them blanked."""
+        lines = text.split("\n")
+        keep = list(lines)
+        for first, last, path in unit_blocks(lines):
+            self._unit(lines[first:last], path, first)
+            for n in range(first, last):
+                keep[n] = ""
+        self._tables(lines, keep)
+        looked = 0
+        waiting: Waiting | None = None
+        aside: commands.Lines = []
+        for n, line in enumerate(lines):
+            if not keep[n].strip() or LOG_LINE.match(line[:300]):
+                if n < 400:
+                    self._world(line)
+                continue
+            if foreign(line):
+                continue
+            looked += 1
+            if looked > ASIDE:
+                break
+            line = plain(line[:LONGEST])
+            aside.append((n + 1, line))
+            if (own := canonical(line)) is not None:
+                keep[n] = own
+                self._world(line)
+                continue
+            for clause in clauses(line):
+                if clause is not line and (own := canonical(clause)) is not None:
+                    keep[n] = own if keep[n] == lines[n] else keep[n]
+                for kind, fields in quoted(clause):
+                    self.messages.append(LogEvent(kind=kind, text=line.strip()[:400], line=n + 1, fields=fields))
+            self._status(line)
+            if self._show(line):
+                keep[n] = ""
+                continue
+            self._listener(line)
+            self._world(line)
+            waiting = self._variables(line, n + 1, waiting)
+            for kind, fields in phrases.find(line):
+                self.messages.append(LogEvent(kind=kind, text=line.strip()[:400], line=n + 1, fields=fields))
+        self.commands = commands.read(aside)
+        self.messages += self.commands.messages
+        return "\n".join(keep)
+
+    # -- pieces --
+
+    def _unit(self, lines: list[str], path: str, first: int) -> None:
+        path = path or ("pasted unit" if not self.files else f"pasted unit {len(self.files) + 1}")
+        main = path.endswith(".service") or (path.startswith("pasted") and any("ExecStart" in x for x in lines))
+        text = "\n" * first + "\n".join("" if PATH_LINE.match(x) else x for x in lines) + "\n"
+        parsed = unitfile.parse(path, text, "main" if main else "dropin")
+        self.files.append(msgspec.structs.replace(parsed, text=""))
+
+    def _tables(self, lines: list[str], keep: list[str]) -> None:
+        rows: list[str] = []
+        inside = False
+        for n, line in enumerate([*lines, ""]):
+            if _PS_HEAD.match(line):
+                self._table(rows)
+                rows, inside = [line], True
+                keep[n] = ""
+            elif inside:
+                found = ollama_ps.parse(line)
+                if found:
+                    rows.append(line)
+                    keep[n] = ""
+                elif line.strip():
+                    inside = False
+        self._table(rows)
+
+    def _table(self, rows: list[str]) -> None:
+        if rows:
+            self.tables.append(ollama_ps.parse("\n".join(rows)))
+
+    def _show(self, line: str) -> bool:
+        found = _SHOW.match(line)
+        if (found and (found[1] in _SHOW_ONLY or self.show)) or (
+            line.startswith("Environment=") and line.count("=") > 2
+        ):
+            self.show.append(line)
+            return True
+        return False
+
+    def _status(self, line: str) -> None:
+        found = re.match(r"\s*(Loaded|Active|Main PID|Process|Drop-In): (.*)", line)
+        if found:
+            self.status.setdefault(found[1], found[2])
+        found = re.match(r"\s*[└├]─(\S+\.conf(?:, \S+\.conf)*)", line)
+        if found and self.status.get("Drop-In"):
+            self.drop_ins += [f"{self.status['Drop-In']}/{name}" for name in found[1].split(", ")]
+
+    def _listener(self, line: str) -> None:
+        if "LISTEN" not in line or len(line) > 400:
+            return
+        for pattern in _LISTEN:
+            found = pattern.search(line)
+            if found is not None:
+                at = found["at"].strip("[]")
+                at = {"*": "::", "localhost": "127.0.0.1", "": "::"}.get(at, at)
+                pid = found["pid"]
+                self.listeners.append(
+                    Listener(
+                        address=at,
+                        port=int(found["port"][:6]),
+                        pid=int(pid[:9]) if pid else None,
+                        name=found["name"] or "",
+                    )
+                )
+                return
+
+    def _variables(self, line: str, number: int, waiting: Waiting | None) -> Waiting | None:
+        """Reads a line's variables; returns what waits for its value on the next line."""
+        if waiting is not None and (found := waiting[2].search(line)):
+            self._set(waiting[1], found["value"], waiting[0], number, line)
+            return None
+        for kind, key, after in SPLIT:
+            if found := key.search(line):
+                return kind, found["name"], after
+        seen: set[str] = set()
+        for scope, pattern in SETS:
+            for found in pattern.finditer(line[:4000]):
+                name = found["name"]
+                if scope == "snap":
+                    name = "OLLAMA_" + name.upper().replace("-", "_")
+                if name not in seen:
+                    seen.add(name)
+                    self._set(name, found["value"].strip("\"'"), scope, number, line)
+        return None
+
+    def _set(self, name: str, value: str, scope: str, number: int, line: str) -> None:
+        if len(self.variables) < 400:
+            self.variables.append(
+                ToldVariable(
+                    name=name, value=value, scope=scope, where=self.where, line=number, text=line.strip()[:300]
+                )
+            )
+
+    def _world(self, line: str) -> None:
+        for name, pattern in WORLDS:
+            if name not in self.worlds and re.search(pattern, line[:400]):
+                self.worlds.append(name)
+
+    # -- together --
+
+    def facts(self) -> Facts:
+        service = self._service()
+        effective = None
+        if self.files:
+            service = service or _stub(self.files)
+            effective = environment.effective(service, self.files, (), {})
+        self._compare()
+        world = next((name for name, _ in WORLDS if name in self.worlds), "")
+        told = Told(variables=tuple(self.variables), messages=tuple(self.messages), world=world)
+        return Facts(
+            origin=f"log:{self.where}",
+            service=service,
+            unit_files=tuple(self.files) or None,
+            effective=effective,
+            loaded=self.tables[-1] if self.tables else self.commands.loaded,
+            gpus=self.commands.gpus,
+            drivers=self.commands.drivers,
+            memory=self.commands.memory,
+            version=self.commands.version or None,
+            listeners=tuple(self.listeners) or None,
+            told=told if told.variables or told.messages or told.world else None,
+        )
+
+    def _service(self) -> Service | None:
+        if len(self.show) >= 2:
+            return systemctl.parse_show("\n".join(self.show))
+        if "Active" not in self.status and "Loaded" not in self.status:
+            return None
+        loaded = re.match(r"(\w+)(?: \(([^;)]+)(?:; (\w+))?)?", self.status.get("Loaded", ""))
+        active = re.match(r"(\w+)(?: \(([\w-]+)\))?(?: \(Result: ([\w-]+)\))?", self.status.get("Active", ""))
+        pid = re.match(r"(\d+)(?! \(code)", self.status.get("Main PID", ""))
+        return Service(
+            id="ollama.service",
+            load_state=loaded[1] if loaded else "",
+            fragment_path=(loaded[2] or "") if loaded else "",
+            unit_file_state=(loaded[3] or "") if loaded else "",
+            active_state=active[1] if active else "",
+            sub_state=(active[2] or "") if active else "",
+            result=(active[3] or "") if active else "",
+            main_pid=int(pid[1][:9]) if pid else 0,
+            dropin_paths=tuple(self.drop_ins),
+        )
+
+    def _compare(self) -> None:
+        """What two `ollama ps` of one text say together."""
+        for before, after in zip(self.tables, self.tables[1:], strict=False):
+            old = {m.name: m for m in before}
+            for model in after:
+                was = old.get(model.name)
+                if was is None:
+                    continue
+                text = f"ollama ps: {model.name} {was.context or ''} {was.size} → {model.context or ''} {model.size}"
+                if was.size_vram and not model.size_vram:
+                    self._say("ps_gpu_to_cpu", text + " (GPU → CPU)")
+                elif was.context == model.context and model.size > was.size * 1.2:
+                    self._say("size_grew", text)
+                elif was.size and abs(model.size - was.size) > was.size * 0.2:
+                    self._say("ps_flips", text)
+        wild = any(v.name == "OLLAMA_HOST" and "0.0.0.0" in v.value for v in self.variables)
+        for listener in self.listeners if wild else ():
+            if listener.address == "::":
+                self._say("ipv6_only_shown", f"socket: LISTEN [::]:{listener.port} {listener.name}")
+        for model in self.tables[-1] if self.tables else ():
+            if "stopping" in model.expires.lower():
+                self._say("stopping_model", f"ollama ps: {model.name} UNTIL {model.expires}")
+            elif re.match(r"[1-5] minutes? from now|Less than a minute", model.expires):
+                self._say("until_soon", f"ollama ps: {model.name} UNTIL {model.expires}")
+
+    def _say(self, kind: str, text: str) -> None:
+        self.messages.append(LogEvent(kind=kind, text=text))
+
+
+def _stub(files: list[UnitFile]) -> Service:
+    main = next((f.path for f in files if f.role == "main"), "")
+    return Service(
+        id="ollama.service", fragment_path=main, dropin_paths=tuple(f.path for f in files if f.role != "main")
+    )

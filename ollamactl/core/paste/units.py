@@ -1,0 +1,56 @@
+"""Unit files and drop-ins within a pasted text: where each begins and ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ollamactl.core.paste.shape import LOG_LINE
+
+_SECTION = re.compile(r"\s*\[(?:Unit|Service|Install|Socket|X-\w+)\]?\s*$", re.I)
+PATH_LINE = re.compile(r"\s*#+ (/\S+\.(?:service|conf))(?:\.\w+)?\s*$")
+_ASSIGN = re.compile(r"\s*[A-Za-z][A-Za-z-]*\s*=")
+
+
+def unit_blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
+    """(first line, line after the last, path) of each unit file in the text."""
+    n = 0
+    path, path_at = "", -1
+    while n < len(lines):
+        line = lines[n].rstrip("\r")
+        if found := PATH_LINE.match(line):
+            path, path_at = found[1], n
+            if n + 1 < len(lines) and _ASSIGN.match(lines[n + 1]) and not LOG_LINE.match(lines[n + 1][:300]):
+                end = _block_end(lines, n + 1)
+                yield n, end, path
+                n, path = end, ""
+                continue
+        elif _SECTION.match(line):
+            end = _block_end(lines, n)
+            yield n, end, path if n - path_at <= 2 else ""
+            n, path = end, ""
+            continue
+        n += 1
+
+
+def _block_end(lines: list[str], n: int) -> int:
+    """The line after the last one of a unit file that begins at n."""
+    last = n
+    continued = False
+    for at in range(n, len(lines)):
+        line = lines[at].rstrip("\r")
+        if continued or _ASSIGN.match(line) or _SECTION.match(line):
+            if not continued and LOG_LINE.match(line[:300]):
+                break
+            last = at
+        elif PATH_LINE.match(line) and at > n:
+            break
+        elif line.strip() and line.lstrip()[0] not in "#;":
+            if line.lstrip()[0] in "[\"'" or (
+                at == last + 1 and re.match(r"\s*\w+\s*:?\s*=?", line) and len(line) < 80 and "OLLAMA" in line
+            ):
+                last = at
+                continue
+            break
+        continued = line.endswith("\\")
+    return last + 1

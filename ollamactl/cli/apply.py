@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from ollamactl import platforms
 from ollamactl.cli.common import chosen_unit, command_line, json_option, need, recorded_command, unit_option
@@ -193,10 +194,12 @@ class _Run:
 
     def plan_now(self) -> Plan:
         collector = Collector(self.host, self.unit)
+        collector.begin("units", "service", "manager_environment", "gpus")
         chosen_unit(collector)
         need(collector, *planning.NEEDS)
-        self.facts = collector.facts((*planning.NEEDS, *planning.NICE), taken=time.time())
-        self.screen.facts = self.facts
+        unasked = {"connections"} if self.request.models else {"connections", "installed"}
+        wanted = (f for f in (*planning.NEEDS, *planning.NICE) if f not in unasked)
+        self.screen.facts = self.facts = collector.facts(wanted, taken=time.time())
         if self.facts.service is not None and (found := of_unit(self.request, self.facts.service)) is not None:
             raise Elsewhere(found)
         ours = platforms.of(self.host).ours(collector, self.facts)
@@ -207,7 +210,13 @@ class _Run:
 
             request, why = sizes.with_auto(request, self.facts, collector)
             self.screen.memory_notes.append(why)
-        plan = self._sized(planning.plan(request, self.facts, ours), request, collector)
+        plan = planning.plan(request, self.facts, ours)
+        if plan.reload and not plan.refused:
+            collector.begin("inspected")
+        if plan.restart and not plan.refused:  # whom it would cut off
+            connections = collector.get("connections")
+            self.screen.facts = self.facts = msgspec.structs.replace(self.facts, connections=connections)
+        plan = self._sized(plan, request, collector)
         if plan.reload and not plan.refused:  # asked only now: an engine of containers takes its time to answer
             self.screen.gpu_containers = collector.get("gpu_containers") or ()
         asked = self.request.set or self.request.unset or self.request.release or self.request.adopt

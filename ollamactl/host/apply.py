@@ -14,7 +14,7 @@ import msgspec
 
 from ollamactl.core import settings
 from ollamactl.core.cause import cause
-from ollamactl.core.facts import Complaint, Effective, Facts
+from ollamactl.core.facts import Complaint, Facts
 from ollamactl.core.feeds import Collector
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.ours import FileChange
@@ -45,6 +45,7 @@ __all__ = [
 ]  # fmt: skip
 PROOF = tuple(f for f in VERIFY if f != "connections")  # who waits proves nothing
 CONFIG = tuple(f for f in PROOF if f not in ("listeners", "runners", "loaded"))  # before any load
+PASSED = ("unit_files", "env_files", "manager_environment", "effective")  # what a start is given
 PROOF_KEEP_ALIVE = 300.0  # s that a model stays loaded which was loaded as a proof only
 
 
@@ -185,22 +186,25 @@ def forward(
     caller's."""
     assert before.service is not None
     began = time.monotonic()
-    will: Effective | None = None
+    will: Facts | None = None
     if plan.reload:
         cursor = _cursor(ctx, before)
         journal.do_files(entry)
         done = ctx.manager.reload()
         what = ", ".join(filter(None, ("files written" if entry.files else "", done)))
         ctx.report.step(what, seconds=time.monotonic() - began)
+        now = Collector(ctx.host, plan.unit)
+        now.begin("service", "manager_environment")
         _check_complaints(ctx, plan, cursor, before)
-        will = _check_effective(ctx, plan)
+        will = _check_effective(ctx, plan, now)
     if not plan.running and not ctx.start:
         facts = gather(ctx.host, plan.unit)
         ctx.report.note(f"{plan.unit} is {before.service.active_state}: not started (--start starts it)")
         return judge(facts, plan.wanted), facts, ()
-    ollama_host = (will.value("OLLAMA_HOST") or "") if will is not None else _planned_host(ctx, plan)
+    passed = will.effective if will is not None else Collector(ctx.host, plan.unit).get("effective")
+    ollama_host = (passed.value("OLLAMA_HOST") if passed else None) or ""
     if plan.running and not plan.restart:
-        facts = _check_config(ctx, plan)
+        facts = _check_config(ctx, plan, will)
         ctx.report.note(f"{plan.unit} keeps running: what it was started with stays the same")
         return _prove(ctx, plan, before, _only(entry, models), models, ollama_host, facts)
     began = time.monotonic()
@@ -212,7 +216,7 @@ def forward(
         ctx.manager.start(plan.unit, ctx.timeout)
     _wait_answer(ctx, plan.unit, ollama_host)
     ctx.report.step("restarted, answers" if plan.running else "started, answers", seconds=time.monotonic() - began)
-    return _prove(ctx, plan, before, entry, models, ollama_host, _check_config(ctx, plan))
+    return _prove(ctx, plan, before, entry, models, ollama_host, _check_config(ctx, plan, will))
 
 
 def _cursor(ctx: Context, before: Facts) -> str:
@@ -233,11 +237,10 @@ def _check_complaints(ctx: Context, plan: Plan, cursor: str, before: Facts) -> N
         raise Lost(*(Mismatch("dropin_refused_by_systemd", "", "drop-in", said.format(c.text)) for c in wrong))
 
 
-def _check_effective(ctx: Context, plan: Plan) -> Effective:
+def _check_effective(ctx: Context, plan: Plan, now: Collector) -> Facts:
     """The environment that the manager will pass, computed anew from what it now has: a later file that wins is found
     here, before the restart, with nothing harmed."""
-    fields = ("service", "unit_files", "env_files", "manager_environment", "effective")
-    facts = gather(ctx.host, plan.unit, fields)
+    facts = now.facts(("service", *PASSED), taken=time.time())
     if facts.service is None:
         raise Failure(f"{plan.unit}: {facts.why('service')}", id="service_gone")
     if facts.effective is None:
@@ -251,12 +254,7 @@ def _check_effective(ctx: Context, plan: Plan) -> Effective:
     shown = [f"{c.name.removeprefix('OLLAMA_').lower()} {'(secret)' if c.secret else c.new}" for c in plan.changes]
     if shown:
         ctx.report.step(f"{ctx.manager.name} will pass {', '.join(shown)} (checked before the restart)")
-    return facts.effective
-
-
-def _planned_host(ctx: Context, plan: Plan) -> str:
-    effective = Collector(ctx.host, plan.unit).get("effective")
-    return (effective.value("OLLAMA_HOST") if effective else None) or ""
+    return facts
 
 
 def _wait_answer(ctx: Context, unit: str, ollama_host: str) -> None:
@@ -270,9 +268,11 @@ def _wait_answer(ctx: Context, unit: str, ollama_host: str) -> None:
         raise Lost(Mismatch(why.id, "", "process", f"{error.text}: {why.text}", why.evidence)) from None
 
 
-def _check_config(ctx: Context, plan: Plan) -> Facts:
-    """All layers but the runner, once the server listens."""
-    facts = serving.wait_start(ctx.host, plan.unit, 5.0).facts(CONFIG, taken=time.time())
+def _check_config(ctx: Context, plan: Plan, checked: Facts | None) -> Facts:
+    """All layers but the runner, once the server listens. Files and environment are those that were `checked` a moment
+    ago, where they were; the proof at the end reads everything anew."""
+    known = {f: getattr(checked, f) for f in PASSED} if checked is not None else {}
+    facts = serving.wait_start(ctx.host, plan.unit, 5.0, known).facts(CONFIG, taken=time.time())
     start = facts.start
     if start is None or start.config is None:
         ctx.report.note("this start printed no `server config` line: proven by the process's environment instead")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -111,11 +111,13 @@ def _owns(c: Collector, pid: int, url: str) -> bool:
         return True  # not to be seen
 
 
-def wait_start(host: Host, unit: str, timeout: float) -> Collector:
-    """Facts of this invocation, read once its log has the `Listening` line; as they are after `timeout`."""
+def wait_start(host: Host, unit: str, timeout: float, known: Mapping[str, Any] | None = None) -> Collector:
+    """Facts of this invocation, read once its log has the `Listening` line; as they are after `timeout`. `known` are
+    facts that need not be read, by field; None is not known."""
     until = time.monotonic() + timeout
     while True:
         found = Collector(host, unit)
+        found.known |= {name: fact for name, fact in (known or {}).items() if fact is not None}
         start: Start | None = found.get("start")
         if (start is not None and start.listening) or time.monotonic() > until:
             return found

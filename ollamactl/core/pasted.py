@@ -1,8 +1,8 @@
 """A pasted text of whatever mixture -> facts: unit files, output of commands, sockets, variables of shells and
 containers, words of clients, and a log around and between them.
 
-Pieces are told by their own form, line by line (`paste/`); what is recognised is taken out of what the log parser reads
-(numbers of lines stay). Nothing is guessed from prose but what `parse/phrases` names.
+Pieces are told by their own form, line by line (`paste/`); what is recognised is taken out of what the log parser
+reads (numbers of lines stay). Nothing is guessed from prose but what `parse/phrases` names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Output of commands as people paste it beside a log, in our own words: what each form must lead to."""
 
-# ruff: noqa: E501 - output of commands
 from __future__ import annotations
 
 from tests.system.small import Log, on_cpu, served

@@ -5,17 +5,21 @@ The folder is named by the environment variable OLLAMACTL_PUBLIC_LOGS; each file
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
 
 import pytest
 
+from ollamactl.cli.sources import text_facts
+from ollamactl.core.checks import run
 from ollamactl.core.facts import Log
 from ollamactl.core.parse.log import parse_log
 
 FOLDER = Path(os.environ.get("OLLAMACTL_PUBLIC_LOGS", "") or "/nonexistent")
 FILES = sorted(FOLDER.glob("*.log"))
+EXPECTED = json.loads((FOLDER / "expected.json").read_text()) if (FOLDER / "expected.json").exists() else {}
 
 pytestmark = pytest.mark.skipif(not FILES, reason="OLLAMACTL_PUBLIC_LOGS names no folder with logs")
 
@@ -77,3 +81,16 @@ def test_requests_and_warnings_are_all_counted(path: Path) -> None:
     assert truncated == len(re.findall(r'truncating input prompt|"msg":"input truncated"', text))
     recovery = sum(start.counts.get("vram_recovery_timeout", 0) for start in log.starts)
     assert recovery == len(re.findall(r"gpu VRAM usage didn't recover within timeout", text))
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_right_finding_first(name: str) -> None:
+    """`expected.json` names the finding of each log; `baseline_ok` is one that must give none at warning or above."""
+    check = EXPECTED[name]["check"]
+    report = run(text_facts((FOLDER / name).read_bytes(), name))
+    assert not report.crashed
+    found = [(f.check, f.severity) for f in report.findings]
+    if check == "baseline_ok":
+        assert [one for one in found if one[1] != "info"] == []
+    else:
+        assert [one[0] for one in found][:1] == [check], found

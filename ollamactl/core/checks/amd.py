@@ -22,7 +22,7 @@ def kfd_permission_denied(signs: Signs, facts: Facts) -> Iterator[Finding]:
     found = signs.of("kfd_denied", "render_denied")
     found += [e for e in signs.of("folder_denied") if re.search(r"/dev/(kfd|dri)", e.text)]
     if not found and (cpu_only(facts.start) or signs.has("cpu_instead")):
-        amd = signs.has("kfd_group_foreign", "amdgpu_loaded") or bool(signs.matching("amdgpu", "rocm", "kfd", "radeon"))
+        amd = signs.has("kfd_group_foreign", "amdgpu_loaded") or signs.matching("amdgpu", "rocm", "kfd", "radeon")
         found += signs.of("kfd_group_foreign", "user_without_render") if amd else []
     if found:
         docker = bool(signs.matching("rocminfo", "container", "docker")) or (

@@ -268,8 +268,9 @@ def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False, part: Part
     tok, at = tokens(graph), graph.cells
     hosted = part is not None and bool(part.hosted)
     logits = 4 * graph.slots * hyper.vocabulary > 2 * tok * at.full  # they may lie where the masks were
-    no_cache = hyper.family.cache == "none"
-    if no_cache or not graph.flash or hosted or logits or (part is not None and not part.blocks):
+    # Blocks without attention may lie where a mask was that is read no more.
+    freed = hyper.family.cache == "none" or bool(hyper.family.recurrent)
+    if not graph.flash or hosted or logits or freed or (part is not None and not part.blocks):
         return _followed(hyper, graph, tok, on_host, part)
     at_small = _followed(hyper, _with_cells(graph, 256, 256), tok, on_host, part)
     if at_small is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ollamactl.core.memory import delta, encoder, latent
+from ollamactl.core.memory import delta, encoder, hybrid, latent, recurrent, rwkv
 from ollamactl.core.memory.ggml import quantized, row_bytes
 from ollamactl.core.memory.graph import Graph as Nodes
 from ollamactl.core.memory.graph import Tensor, in_parts, peak
@@ -51,8 +51,8 @@ class Builder:
         width = 2 if graph.flash else 4
         embedding = F * hyper.embedding * (tok if self.part.blocks else self.out)
         if on_host:
-            self.new_input(4 * tok)
-            self.new_input(embedding)  # the place for embeddings as input, never given back
+            self.new_input(4 * tok).output = True
+            self.new_input(embedding).output = True  # the place for embeddings as input, never given back
         if on_host:
             self.embedding = self.nodes.expand(Tensor(embedding))
         if graph.engine == NEWEST and self.part.first and (on_host or not hyper.family.positions):
@@ -74,7 +74,18 @@ class Builder:
             self.mask[swa] = self.new_input(width * cells * tok)
         self.outputs = self.new_input(4 * self.out)
         self.states = self.new_input(4 * graph.slots)
+        self.state_numbers: dict[str, Tensor] = {}
         self.per_layer: Tensor | None = None
+        self.first_value: Tensor | None = None  # of RWKV 7: every block mixes the first one's values in
+
+    @property
+    def newest(self) -> bool:
+        return self.graph.engine == NEWEST
+
+    @property
+    def late(self) -> bool:
+        """Whether the rows that are put out are chosen after the last block."""
+        return self.hyper.family.late_rows and not self.newest
 
     def mix(self, size: int, on_host: bool) -> None:
         """The newest engines merge embeddings and tokens in the graph, and keep the merged ones."""
@@ -87,6 +98,8 @@ class Builder:
 
     def rotations(self, swa: bool | None) -> tuple[Tensor | None, Tensor | None]:
         """Matrices that turn keys and values before they are quantized (llama_kv_cache::build_input_k_rot)."""
+        if self.hyper.family.hybrid and self.hyper.window:
+            return None, None  # llm_graph_context::build_inp_mem_hybrid_iswa has none
         layers = [x for x in self.hyper.layers if x.k and (swa is None or x.swa == swa)]
         keys, values = {x.key for x in layers}, {x.value for x in layers if x.v}
         turn_k = turn_v = None
@@ -133,7 +146,9 @@ class Builder:
 
     def norm(self, tensor: Tensor, block: Block, name: str) -> Tensor:
         if name not in block.widths:
-            return tensor
+            name = name.removesuffix(".weight")  # some families name their norms so
+            if name not in block.widths:
+                return tensor
         tensor = self.weigh(self.same(self.normed(tensor)), block, name)
         return self.same(tensor) if name.replace(".weight", ".bias") in block.widths else tensor
 
@@ -208,7 +223,8 @@ class Builder:
         return self.same(self.normed(tensor))
 
     def roped(self, tensor: Tensor, layout: tuple[int, ...], width: int, fused: bool) -> Tensor:
-        if not self.hyper.family.rope:
+        row = self.hyper.family
+        if not row.rope or (row.rope_switch and not self.hyper.keys.get("rope.scaling.finetuned", 1)):
             return tensor
         return Tensor(F * width * self.tok, (tensor, self.positions), inplace=True, layout=layout)
 
@@ -313,12 +329,15 @@ class Builder:
                 act = self.same(act)
         return self.matrix(e, act, block, "ffn_down")
 
-    def experts(self, cur: Tensor, layer: Layer, block: Block) -> Tensor:
-        w, e, rows = block.widths, self.hyper.embedding, self.rows
+    def experts(
+        self, cur: Tensor, layer: Layer, block: Block, *, routed: Tensor | None = None, width_out: int = 0
+    ) -> Tensor:
+        """The mixture of experts. `routed`: what the router sees, if not `cur`; `width_out`: of what comes out."""
+        w, e, rows = block.widths, width_out or self.hyper.embedding, self.rows
         keys = self.hyper.keys
         count, used = block.experts, int(keys.get("expert_used_count", 0)) or 2
         width = block.expert_width
-        logits = self.weigh(self.make(count, cur), block, "ffn_gate_inp.weight")
+        logits = self.weigh(self.make(count, routed or cur), block, "ffn_gate_inp.weight")
         if "ffn_gate_inp.bias" in w:
             logits = self.same(logits)
         gating = int(keys.get("expert_gating_func", 0)) or self.hyper.family.gating
@@ -400,15 +419,19 @@ class Builder:
             return self.block_with_gaps(inp, layer, block, last)
         parallel = self.parallel(block)
         self.rows = self.tok
+        if row.whole in BLOCKS:
+            return BLOCKS[row.whole](self, inp, layer, block, last)
         normed = self.norm(inp, block, "attn_norm.weight") if "attn_norm.weight" in block.widths else inp
-        if layer.s and row.recurrent == "delta":
-            cur = delta.recurrent(self, normed, layer, block)
+        if row.recurrent == "delta":
+            self.nodes.expand(normed)
+        if layer.r and row.recurrent in MIXERS:
+            cur = MIXERS[row.recurrent](self, normed, layer, block)
         elif row.latent:
             cur = latent.attention(self, normed, layer, block)
         else:
             second = self.norm(inp, block, "attn_norm_2.weight") if "attn_norm_2.weight" in block.widths else normed
             cur = self.attention(second, layer, block, last)
-        if last and not row.late_rows:
+        if last and not self.late:
             self.rows = self.out
             cur, inp = self.picked_rows(cur), self.picked_rows(inp)
             if parallel == "shared":
@@ -428,11 +451,14 @@ class Builder:
             before = "post_attention_norm.weight"  # gpt-oss, glm4moe: so is the feed-forward's own norm called there
         else:
             cur = self.norm(cur, block, "post_attention_norm.weight")
-        residual = Tensor(cur.size, (cur, inp), inplace=True, layout=cur.layout)
+        cur = self.scaled_residual(cur)
+        residual = self.added(cur, inp)
+        if not block.feeds:
+            return residual
         cur = self.norm(residual, block, before)
         cur = self.mixed(cur, layer, block)
         cur = self.norm(cur, block, "post_ffw_norm.weight")
-        cur = Tensor(cur.size, (cur, residual), inplace=True, layout=cur.layout)
+        cur = self.added(self.scaled_residual(cur), residual)
         return self.add_per_layer(cur, block) if self.per_layer_width else cur
 
     def block_with_gaps(self, inp: Tensor, layer: Layer, block: Block, last: bool) -> Tensor:
@@ -453,6 +479,14 @@ class Builder:
         residual = Tensor(cur.size, (cur, inp), inplace=True, layout=cur.layout) if layer.heads else cur
         cur = self.mixed(self.norm(residual, block, "ffn_norm.weight"), layer, block)
         return Tensor(cur.size, (cur, residual), inplace=True, layout=cur.layout)
+
+    def added(self, cur: Tensor, residual: Tensor) -> Tensor:
+        """The sum of a part's result and the residual; which one comes first decides whose place it may take."""
+        both = (residual, cur) if self.hyper.family.residual_first else (cur, residual)
+        return Tensor(cur.size, both, inplace=True, layout=residual.layout)
+
+    def scaled_residual(self, cur: Tensor) -> Tensor:
+        return self.same(cur) if self.hyper.keys.get("residual_scale") else cur
 
     def parallel(self, block: Block) -> str:
         """How attention and feed-forward stand beside each other, which some families leave to the file."""
@@ -531,7 +565,7 @@ class Builder:
         if self.part.output:
             if not hyper.family.encoder:
                 cur = self.same(self.normed(cur))
-            if hyper.family.late_rows and self.part.blocks:
+            if self.late and self.part.blocks:
                 cur = self.picked_rows(cur)
             if not hyper.family.pooled:
                 logits = self.make(hyper.vocabulary, cur, rows=self.out)
@@ -547,7 +581,8 @@ class Builder:
         nodes = [n for n in nodes if id(n) not in known]
         if self.part.hosted or self.part.hosted_experts:
             return peak(in_parts(nodes, self.inputs))
-        first = self.inputs
+        asked = {id(s) for node in nodes for s in node.sources}
+        first = [t for t in self.inputs if id(t) in asked or t.output]
         if not self.on_host:  # copies are made in the order in which they are asked for
             first = list({id(s): s for node in nodes for s in node.sources if id(s) in known}.values())
         if self.part.copies > 1:
@@ -557,11 +592,25 @@ class Builder:
         return peak(first + nodes)
 
 
+# What makes a block's rows where it is not attention, and families whose blocks are laid out in their own way.
+MIXERS = {
+    "mamba": recurrent.mamba,
+    "mamba2": recurrent.mamba2,
+    "conv": recurrent.short_convolution,
+    "delta": delta.recurrent,
+}
+BLOCKS = {"both": hybrid.both, "single": hybrid.single, "rwkv": rwkv.block}
+
+
 def _sample(hyper: Hyper, part: Part) -> list[int]:
     """Enough blocks to reach the peak: the allocator repeats itself after a few of a kind, and the last differs.
 
-    Each kind of block keeps its first three, in their order, after what came before them.
+    Each kind of block keeps its first three, in their order, after what came before them. Where recurrent blocks are
+    mixed with others, gaps drift through the buffer for longer: all of them are followed, unless a part of them is on
+    the host, where the search for the layers that fit needs many graphs.
     """
+    if hyper.family.recurrent and not part.hosted and not part.hosted_experts:
+        return list(part.blocks)
     seen: dict[tuple[int, int, int, bool, bool], int] = {}
     kept = []
     before = None

@@ -1,10 +1,12 @@
-"""Gated delta net in a graph: the recurrent blocks of qwen3next and qwen3.5 (src/models/delta-net-base.cpp)."""
+"""Gated delta net in a graph: the recurrent blocks of Qwen3-Next and Qwen3.5 (delta-net-base.cpp, qwen3next.cpp,
+qwen35.cpp of src/models)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ollamactl.core.memory.graph import Tensor
+from ollamactl.core.memory.recurrent import keep, made, number, rows
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.decoder import Builder
@@ -15,38 +17,57 @@ F = 4
 
 def recurrent(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
     """One recurrent block, up to its output projection."""
-    keys, tok, nodes, slots = b.hyper.keys, b.tok, b.nodes, b.graph.slots
-    inner, state = int(keys.get("ssm.inner_size", 0)), int(keys.get("ssm.state_size", 0))
-    groups, heads = int(keys.get("ssm.group_count", 0)), int(keys.get("ssm.time_step_rank", 0))
-    conv = int(keys.get("ssm.conv_kernel", 0))
-    c = inner + 2 * groups * state
-    copies = b.states
-    qkv = b.make(c, cur)
-    z = b.make(inner, cur)
-    if b.hyper.family.delta_early:
-        nodes.expand(qkv)
-        nodes.expand(z)
-    old = _rows(b, layer.r, copies)
-    joined = Tensor(F * c * (tok + (conv - 1) * slots), (b.view(old, "old"), b.view(qkv, "qkv_t")))
-    nodes.expand(Tensor(0, (b.view(joined, "last", 1),), outside=True))
-    held = _rows(b, layer.s, copies)
-    raw = b.make(c, joined)
-    act = b.same(raw)
-    q = b.make(groups * state, b.view(act, "q"))
-    k = b.make(groups * state, b.view(act, "k", 1))
-    v = b.view(act, "v", 2)
-    alpha = b.same(b.same(b.same(b.view(b.make(heads, cur), "alpha"))))
-    beta = b.same(b.view(b.make(heads, cur), "beta"))
-    result = Tensor(F * (inner * tok + layer.s * slots), (q, k, v, b.view(alpha, "gate"), beta, b.view(held, "state")))
-    nodes.expand(Tensor(0, (b.view(result, "new state", 1),), outside=True))
-    normed = b.same(b.same(b.view(result, "output")))
-    gate = b.same(b.view(z, "z"))
-    out = Tensor(F * inner * tok, (normed, gate), inplace=True, layout=normed.layout)
-    return b.view(b.make(b.hyper.embedding, b.view(out, "final")), (b.hyper.embedding, tok))
+    slots, each = b.graph.slots, b.tok // b.graph.slots
+    inner, state, conv = number(b, "ssm.inner_size"), number(b, "ssm.state_size"), number(b, "ssm.conv_kernel")
+    groups, heads = number(b, "ssm.group_count"), number(b, "ssm.time_step_rank")
+    channels = inner + 2 * groups * state
+    qkv, z = _projected(b, cur, block, channels, inner)
+    alpha, beta = _steps(b, cur, block, groups, heads)
+    old = rows(b, layer.r)
+    joined = made(conv - 1 + each, channels, slots, sources=(b.view(old, "conv"), b.view(qkv, "qkv_t")))
+    keep(b, joined)
+    held = rows(b, layer.s)
+    act = b.same(made(channels, each, slots, sources=(joined,)))
+    q = made(state, groups, each, slots, sources=(b.view(act, "q"),))
+    k = made(state, groups, each, slots, sources=(b.view(act, "k"),))
+    if groups != heads and b.hyper.family.repeated_keys:
+        q = b.view(made(state, heads // max(groups, 1), groups, b.tok, sources=(b.view(q, "q4"),)), "repeated q")
+        k = b.view(made(state, heads // max(groups, 1), groups, b.tok, sources=(b.view(k, "k4"),)), "repeated k")
+    result = Tensor(F * (inner * b.tok + layer.s * slots),
+                    (q, k, b.view(act, "v"), b.view(alpha, "gate"), beta, b.view(held, "state")))  # fmt: skip
+    keep(b, result)
+    shape = (inner // max(heads, 1), heads, each, slots)
+    normed = b.same(made(*shape, sources=(b.view(result, "output"),)))
+    out = made(*shape, sources=(normed, made(*shape, sources=(b.view(z, "z"),))), inplace=True)
+    cur = made(b.hyper.embedding, each, slots, sources=(b.view(out, "flat"),))
+    return b.view(b.weigh(cur, block, "ssm_out.weight"), (b.hyper.embedding, b.tok))
 
 
-def _rows(b: Builder, width: int, copies: Tensor) -> Tensor:
-    """A slot's state, read by its number."""
-    taken = Tensor(F * width * b.graph.slots, (b.view(copies, "main"),))
-    b.nodes.expand(taken)
-    return taken
+def _projected(b: Builder, cur: Tensor, block: Block, channels: int, inner: int) -> tuple[Tensor, Tensor]:
+    """What is convolved, and the gate z. Older files of Qwen3-Next have both in one matrix, head by head."""
+    if "attn_qkv.weight" in block.widths:
+        qkv = b.weigh(b.make(channels, cur), block, "attn_qkv.weight")
+        return qkv, b.weigh(b.make(inner, cur), block, "attn_gate.weight")
+    slots, each = b.graph.slots, b.tok // b.graph.slots
+    side = (channels - inner) // 2
+    packed = b.weigh(b.make(channels + inner, cur), block, "ssm_in.weight")
+    q, k, v = (
+        made(width, each, slots, sources=(b.view(packed, name),))
+        for name, width in (("q", side), ("k", side), ("v", inner))
+    )
+    both = made(2 * side, each, slots, sources=(q, k))
+    return made(channels, each, slots, sources=(both, v)), b.make(inner, b.view(packed, "z"))
+
+
+def _steps(b: Builder, cur: Tensor, block: Block, groups: int, heads: int) -> tuple[Tensor, Tensor]:
+    """Decay and learning rate of every head, of two matrices or of one."""
+    slots, each = b.graph.slots, b.tok // b.graph.slots
+    if "ssm_ba.weight" in block.widths:
+        packed = b.weigh(b.make(2 * heads, cur), block, "ssm_ba.weight")
+        beta = b.same(made(heads // max(groups, 1), groups, each, slots, sources=(b.view(packed, "b"),)))
+        alpha = made(heads, each, slots, sources=(b.view(packed, "a"),))
+        return b.same(b.same(b.same(alpha))), b.view(beta, "beta")
+    alpha = b.weigh(b.make(heads, cur), block, "ssm_alpha.weight")
+    beta = b.weigh(b.make(heads, cur), block, "ssm_beta.weight")
+    alpha = made(heads, each, slots, sources=(b.view(alpha, "alpha"),))
+    return b.same(b.same(alpha)), made(1, heads, each, slots, sources=(b.view(beta, "beta"),))

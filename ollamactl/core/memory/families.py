@@ -63,8 +63,11 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     squared: bool = False
     normed_v: bool = False
     turned_norm: bool = False  # queries and keys are normed after their rotation
-    late_rows: bool = False  # the last block is computed for all tokens, its output for the chosen rows
-    delta_early: bool = False
+    whole: Literal["", "both", "single", "rwkv"] = ""  # blocks that are laid out in a way of their own (decoder.py)
+    repeated_keys: bool = False  # delta net: keys are repeated where there are fewer of their heads
+    rope_switch: bool = False  # rope.scaling.finetuned turns the rotation on and off
+    residual_first: bool = False  # sums have the residual as their first operand
+    late_rows: bool = False  # before the newest engines: the rows that are put out are chosen after the last block
     gating: int = 1  # default of expert_gating_func: 1 softmax, 2 sigmoid, 3 softmax of the chosen
     weights_normed: bool | None = True  # None: by expert_weights_norm
 
@@ -74,6 +77,16 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ENCODER = Family(cache="none", encoder=True, pooled=True, layer_norm=True, token_types=True, input_norm=True)
+_SINGLE = Family(
+    recurrent="mamba2",
+    hybrid=True,
+    gate=False,
+    whole="single",
+    rope=False,
+    squared=True,
+    gating=2,
+    weights_normed=None,
+)
 _OPENS = Window(period=4, when="positive")
 
 FAMILIES: dict[str, Family] = {
@@ -148,9 +161,7 @@ FAMILIES: dict[str, Family] = {
     "jina-bert-v2": msgspec.structs.replace(_ENCODER, rope=False),
     "jina-bert-v3": msgspec.structs.replace(_ENCODER, gate=False),
     "nomic-bert": _ENCODER,
-    "gemma-embedding": Family(
-        cache="none", pooled=True, window=Window(period=6), scaled_input=True, scaled_q=True
-    ),
+    "gemma-embedding": Family(cache="none", pooled=True, window=Window(period=6), scaled_input=True, scaled_q=True),
     # -- mixtures of experts --
     **dict.fromkeys(("qwen3moe", "qwen2moe", "qwen3vlmoe", "grovemoe"), Family()),
     **dict.fromkeys(("granitemoe", "olmoe", "minimax-m2", "hunyuan-moe", "phimoe"), Family(experts_ff=True)),
@@ -200,23 +211,25 @@ FAMILIES: dict[str, Family] = {
     "deepseek32": Family(built=False, latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
     "minimax-m3": Family(built=False, indexer="keys-values", dense_lead=True),
     # -- recurrent and hybrid --
-    "mamba": Family(built=False, recurrent="mamba", cache="none"),
-    "mamba2": Family(built=False, recurrent="mamba2", cache="none"),
-    "rwkv6": Family(built=False, recurrent="rwkv6", cache="none"),
-    "rwkv7": Family(built=False, recurrent="rwkv7", cache="none"),
-    "arwkv7": Family(built=False, recurrent="rwkv7", cache="none"),
-    "jamba": Family(built=False, recurrent="mamba", hybrid=True, experts_ff=True, hole="none"),
-    "granitehybrid": Family(built=False, recurrent="mamba2", hybrid=True, experts_ff=True, hole="none"),
-    "plamo2": Family(built=False, recurrent="mamba2", hybrid=True),
-    "falcon-h1": Family(built=False, recurrent="mamba2", both=True),
-    "nemotron_h": Family(built=False, recurrent="mamba2", hybrid=True, gate=False, hole="none"),
-    "nemotron_h_moe": Family(built=False, recurrent="mamba2", hybrid=True, gate=False, hole="none", draft_apart=True),
-    "lfm2": Family(built=False, recurrent="conv", hybrid=True, hole="none", window=Window(when="positive")),
+    "mamba": Family(recurrent="mamba", cache="none"),
+    "mamba2": Family(recurrent="mamba2", cache="none"),
+    "rwkv6": Family(recurrent="rwkv6", cache="none", whole="rwkv", layer_norm=True, input_norm=True),
+    "rwkv7": Family(recurrent="rwkv7", cache="none", whole="rwkv", layer_norm=True, input_norm=True),
+    "arwkv7": Family(recurrent="rwkv7", cache="none", whole="rwkv"),
+    "jamba": Family(
+        recurrent="mamba", hybrid=True, experts_ff=True, rope=False, weights_normed=False, residual_first=True
+    ),
+    "granitehybrid": Family(recurrent="mamba2", hybrid=True, experts_ff=True, scaled_input=True, rope_switch=True),
+    "plamo2": Family(recurrent="mamba2", hybrid=True, late_rows=True),
+    "falcon-h1": Family(recurrent="mamba2", both=True, whole="both"),
+    "nemotron_h": _SINGLE,
+    "nemotron_h_moe": msgspec.structs.replace(_SINGLE, draft_apart=True),
+    "lfm2": Family(recurrent="conv", hybrid=True, residual_first=True, window=Window(when="positive")),
     "lfm2moe": Family(
-        built=False, recurrent="conv", hybrid=True, hole="none", dense_lead=True, window=Window(when="positive")
+        recurrent="conv", hybrid=True, residual_first=True, dense_lead=True, window=Window(when="positive")
     ),
     "kimi-linear": Family(built=False, recurrent="kda", hybrid=True, latent=True, dense_lead=True),
-    "qwen3next": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
+    "qwen3next": Family(recurrent="delta", repeated_keys=True, cache="interval", draft_apart=True, hole="embedding"),
     "qwen35": Family(recurrent="delta", cache="interval", draft_apart=True, hole="half"),
     "qwen35moe": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
     "minimax-01": Family(

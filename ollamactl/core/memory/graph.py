@@ -112,19 +112,25 @@ def peak(nodes: list[Tensor]) -> int:
     top = 0
 
     def give_back(offset: int, size: int) -> None:
+        """As ggml does it, which can leave neighbours apart where a block of no size lies between them."""
+        for index, block in enumerate(blocks):
+            if block[0] + block[1] == offset:
+                block[1] += size
+                if index + 1 < len(blocks) and block[0] + block[1] == blocks[index + 1][0]:
+                    block[1] += blocks[index + 1][1]
+                    del blocks[index + 1]
+                return
+            if offset + size == block[0]:
+                block[0] = offset
+                block[1] += size
+                if index and blocks[index - 1][0] + blocks[index - 1][1] == offset:
+                    blocks[index - 1][1] += block[1]
+                    del blocks[index]
+                return
         index = 0
         while index < len(blocks) and blocks[index][0] < offset:
             index += 1
-        if index and blocks[index - 1][0] + blocks[index - 1][1] == offset:
-            blocks[index - 1][1] += size
-            if index < len(blocks) and offset + size == blocks[index][0]:
-                blocks[index - 1][1] += blocks[index][1]
-                del blocks[index]
-        elif index < len(blocks) and offset + size == blocks[index][0]:
-            blocks[index][0] = offset
-            blocks[index][1] += size
-        else:
-            blocks.insert(index, [offset, size])
+        blocks.insert(index, [offset, size])
 
     def take_over(node: Tensor, owner: Tensor) -> None:
         node.at = owner.at

@@ -49,6 +49,11 @@ class Block(msgspec.Struct, frozen=True):
     widths: dict[str, int] = {}
     sizes: dict[str, int] = {}
 
+    @property
+    def feeds(self) -> bool:
+        """Whether it has a feed-forward."""
+        return bool(self.experts) or "ffn_up.weight" in self.widths
+
     def inner(self, name: str) -> int:
         """First dimension of a tensor, 0 if the block has none."""
         return next((first for other, first, *_ in self.names if other == name), 0)

@@ -1,29 +1,18 @@
 """Which source supplies which fact, through which parser.
 
 A feed is a function of the collector; its name is the field of `Facts`. Feeds ask for one another, and each is read
-once. A feed that can't know its fact raises `Unknown` with the reason. Importing this package registers them all.
+once. A feed that can't know its fact raises `Unknown` with the reason. Importing this package registers them all, but
+for those of a Mac, which are imported there only.
 """
 
-from ollamactl.core.feeds import (
-    api,
-    installs,
-    log,
-    mac,
-    mac_files,
-    mac_memory,
-    machine,
-    processes,
-    service,
-    surroundings,
-)
+from ollamactl.core.feeds import api, installs, log, machine, processes, service, surroundings
 from ollamactl.core.feeds.api import client_address
-from ollamactl.core.feeds.collector import FEEDS, MAC, Collector, Unknown
+from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown
 from ollamactl.core.feeds.log import journal_args, log_sources
 from ollamactl.core.feeds.service import read_env_files
 
 __all__ = [
     "FEEDS",
-    "MAC",
     "Collector",
     "Unknown",
     "api",
@@ -32,9 +21,6 @@ __all__ = [
     "journal_args",
     "log",
     "log_sources",
-    "mac",
-    "mac_files",
-    "mac_memory",
     "machine",
     "processes",
     "read_env_files",

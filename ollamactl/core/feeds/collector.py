@@ -87,11 +87,14 @@ class Collector:
 
     def _feed(self, field: str) -> Feed:
         """The feed of a field: on a Mac, the one that asks launchd where there is one."""
-        if field not in MAC:
-            return FEEDS[field]
-        host = self.get("system")
+        host = self.get("system") if field != "system" else None
         if host is not None and host.os == "darwin":
-            return MAC[field]
+            import ollamactl.core.feeds.mac
+            import ollamactl.core.feeds.mac_files
+            import ollamactl.core.feeds.mac_memory  # noqa: F401 - they register themselves
+
+            if field in MAC:
+                return MAC[field]
         if field not in FEEDS:
             raise Unknown(Missing("unsupported", "this is no Mac"))
         return FEEDS[field]

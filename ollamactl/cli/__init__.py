@@ -28,10 +28,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tune": ("tune", "Find the number of slots by loading and measuring; apply it if asked."),
     "probe": ("probe", "Send concurrent requests: who is served, queued, refused, how fast."),
     "front": ("front", "Show or install a reverse proxy that limits, authenticates, refuses early."),
-    "history": ("history", "List the changes made here."),
-    "rollback": ("history", "Undo a change, as a change that can be undone too."),
-    "recover": ("history", "Finish a change that was interrupted, by undoing it."),
-    "reset": ("history", "Take away everything of ours from a unit."),
+    "history": ("history", "List the changes made here, or show one."),
+    "rollback": ("rollback", "Undo a change, as a change that can be undone too."),
+    "recover": ("rollback", "Finish a change that was interrupted, by undoing it."),
+    "reset": ("rollback", "Take away everything of ours from a unit."),
 }
 
 
@@ -79,8 +79,9 @@ def main(argv: list[str] | None = None) -> None:
     """Runs a command. Everything that may go wrong for a user leaves as one error with a hint, never a traceback."""
     args = sys.argv[1:] if argv is None else argv
     as_json = "--json" in args
-    tell_open(args)
     try:
+        on_windows(args)
+        tell_open(args)
         code: Any = group.main(args=args, standalone_mode=False)
         leave(int(code) if isinstance(code, int) else Exit.OK)
     except Failure as failure:
@@ -103,6 +104,25 @@ def main(argv: list[str] | None = None) -> None:
         said = f"ollamactl itself failed: {type(error).__name__}: {error}"
         hint = "OLLAMACTL_TRACEBACK=1 shows where; ollamactl bundle FILE.tar.gz has what a report needs"
         fail(Failure(said, hint=hint, id="internal_error"), args, as_json)
+
+
+def on_windows(args: list[str]) -> None:
+    """Raises Failure for what can't work on Windows. Ollama's service there is an app of the user's session, whose
+    settings are the user's environment variables."""
+    if sys.platform != "win32":
+        return
+    name = next((a for a in args if not a.startswith("-")), "")
+    given = {a.partition("=")[0] for a in args}
+    works = {"doctor": "--from", "verify": "--from", "facts": "--from", "plan": "", "probe": "--url", "explain": ""}
+    if name not in COMMANDS or given & {"-h", "--help"} or (name in works and (not works[name] or works[name] in given)):
+        return
+    raise Failure(
+        "ollamactl does not read or change a Windows host",
+        hint="what works here: ollamactl plan MODEL.gguf; ollamactl probe MODEL --url http://HOST:11434; ollamactl "
+        "doctor --from %LOCALAPPDATA%\\Ollama\\server.log; or run it inside WSL, where Ollama runs under systemd",
+        code=Exit.REFUSED,
+        id="unsupported",
+    )
 
 
 def tell_open(args: list[str]) -> None:

@@ -16,7 +16,7 @@ from ollamactl.core.verify import Judgement
 from ollamactl.host.journal import Store
 from ollamactl.host.serving import Manager
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+SIGNALS = tuple(getattr(signal, n) for n in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, n))  # Windows has two
 
 
 class Interrupted(BaseException):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import platform
 import stat
@@ -117,6 +116,8 @@ class Store:
     @contextlib.contextmanager
     def lock(self, command: str, wait: float, waiting: Callable[[Holder], None] | None = None) -> Iterator[None]:
         """The only one who may change this host. Waits up to `wait` seconds, then says who holds it."""
+        import fcntl  # not on Windows, where the measurements in this folder may still be asked for
+
         try:
             self._ready()
             fd = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import resource
 import socket
 import ssl
+import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any
 
@@ -238,6 +238,10 @@ async def watch(session: Session, find: Callable[[bool], int | None], every: flo
 
 def allow_connections(count: int) -> None:
     """Room for that many open connections. Raises Failure where the system's hard limit is below."""
+    if sys.platform == "win32":
+        return  # no such limit there
+    import resource
+
     need = count + 128
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < need:

@@ -22,7 +22,7 @@ def system() -> bytes:
             distribution=_distribution(),
             init=_init(),
             container=_container(),
-            euid=os.geteuid(),
+            euid=os.geteuid() if hasattr(os, "geteuid") else None,
             cpus=_cpus(),
             boot_id=_line("/proc/sys/kernel/random/boot_id"),
         )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -124,7 +125,7 @@ def measure(where: Target, wanted: Wanted, slots: Slots, tell: Tell) -> Probe:
     """Runs it all; ^C ends it with what there is. Raises Failure where not even one request was answered."""
     load.allow_connections(max(*wanted.clients, MOST_CLIENTS if wanted.rate else 0))
     # The loop leaves the signals that it hears at their defaults; whoever called may be hearing them too.
-    mine = threading.current_thread() is threading.main_thread()
+    mine = _hears()
     before = {n: signal.getsignal(n) or signal.SIG_DFL for n in SIGNALS} if mine else {}
     try:
         return asyncio.run(_measure(where, wanted, slots, tell))
@@ -135,10 +136,15 @@ def measure(where: Target, wanted: Wanted, slots: Slots, tell: Tell) -> Probe:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
+def _hears() -> bool:
+    """Whether signals can be heard by the loop: in the main thread, and not on Windows."""
+    return threading.current_thread() is threading.main_thread() and sys.platform != "win32"
+
+
 async def _measure(where: Target, wanted: Wanted, slots: Slots, tell: Tell) -> Probe:
     halt = Halt()
     loop = asyncio.get_running_loop()
-    mine = threading.current_thread() is threading.main_thread()
+    mine = _hears()
     for number in SIGNALS if mine else ():
         if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
             loop.add_signal_handler(number, halt.set, "interrupt", number)

@@ -136,15 +136,17 @@ def _proc(pid: int, name: str) -> bytes | None:
 def _uid(p: psutil.Process) -> int | None:
     try:
         return p.uids().effective
-    except psutil.AccessDenied:
+    except (psutil.AccessDenied, AttributeError):  # Windows has none
         return None
 
 
 def _user(uid: int | None) -> str:
+    if uid is None:
+        return ""
     import pwd
 
     try:
-        return pwd.getpwuid(uid).pw_name if uid is not None else ""
+        return pwd.getpwuid(uid).pw_name
     except KeyError:
         return ""
 

@@ -49,6 +49,8 @@ def for_sudo(text: str) -> str:
     """Text with every `sudo ollamactl` as a line that works here: by its path where sudo would not find it. Root
     himself needs no sudo, and finds it as he has just done."""
     own = os.path.abspath(sys.argv[0])
+    if sys.platform == "win32":
+        return text
     if (os.geteuid() == 0 and "SUDO_USER" not in os.environ) or os.path.basename(own) != "ollamactl":
         return text
     return text if os.path.dirname(own) in _SUDO_PATH else text.replace("sudo ollamactl", f"sudo {shlex.quote(own)}")

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from typing import Literal
@@ -30,6 +28,8 @@ class Image(msgspec.Struct, frozen=True):
     @property
     def digest(self) -> str:
         """What tells two images apart; not the owner or mode, which do not change what a service reads."""
+        import hashlib  # with a library of its own: only where something changes
+
         return f"{self.kind}:{self.target}:{hashlib.sha256(self.data).hexdigest()}"
 
 
@@ -82,7 +82,7 @@ def write(
     """`data` in place of whatever `path` is, all or nothing also over a power loss. A link at `path` is replaced,
     not followed; so is one planted under the temporary name."""
     folder, name = os.path.split(path)
-    beside = f".{name[:200]}.{secrets.token_hex(6)}.ollamactl"
+    beside = f".{name[:200]}.{os.urandom(6).hex()}.ollamactl"
     with _naming(path):
         at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
@@ -148,7 +148,7 @@ def restore(path: str, was: Image) -> None:
 def link(path: str, target: str, *, uid: int = 0, gid: int = 0) -> None:
     """A symbolic link in place of whatever `path` is, all or nothing."""
     folder, name = os.path.split(path)
-    beside = os.path.join(folder, f".{name[:200]}.{secrets.token_hex(6)}.ollamactl")
+    beside = os.path.join(folder, f".{name[:200]}.{os.urandom(6).hex()}.ollamactl")
     with _naming(path):
         os.symlink(target, beside)
         try:

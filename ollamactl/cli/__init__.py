@@ -114,7 +114,7 @@ def on_windows(args: list[str]) -> None:
     name = next((a for a in args if not a.startswith("-")), "")
     given = {a.partition("=")[0] for a in args}
     works = {"doctor": "--from", "verify": "--from", "facts": "--from", "plan": "", "probe": "--url", "explain": ""}
-    if name not in COMMANDS or given & {"-h", "--help"} or (name in works and (not works[name] or works[name] in given)):
+    if name not in COMMANDS or given & {"-h", "--help"} or works.get(name, "-") in ("", *given):
         return
     raise Failure(
         "ollamactl does not read or change a Windows host",

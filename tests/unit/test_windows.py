@@ -1,5 +1,5 @@
-"""Windows, as far as it can be had without one: a process that lacks the modules and calls that Windows lacks. A file's
-plan, a probe by URL and a pasted log work there; everything else is refused, and says what works."""
+"""Windows, as far as it can be had without one: a process that lacks the modules and calls that Windows lacks.
+A file's plan, a probe by URL and a pasted log work there; everything else is refused, and says what works."""
 
 from __future__ import annotations
 

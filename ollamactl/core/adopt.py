@@ -86,6 +86,18 @@ def adoptable(unit: str, files: tuple[UnitFile, ...], now: Effective, ours: Mana
     return Adopted(values, tuple(edits), tuple(left))
 
 
+def taken(before: str, after: str) -> list[str]:
+    """The OLLAMA_* assignments that a text had before an edit and has no more."""
+    kept = _words(after)
+    return [w for w in _words(before) if w not in kept]
+
+
+def _words(text: str) -> list[str]:
+    lines = unitfile.parse("", text, "main").assignments
+    values = [a.value for a in lines if (a.section, a.key) == ("Service", "Environment")]
+    return [w for v in values for w in split(v).words if w.startswith("OLLAMA_")]
+
+
 def with_edits(files: tuple[UnitFile, ...], edits: tuple[Edit, ...]) -> tuple[UnitFile, ...]:
     """The unit's files as they will be."""
     texts = {e.path: e.after for e in edits}

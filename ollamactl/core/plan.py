@@ -64,9 +64,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 def running_value(facts: Facts, name: str) -> str | None:
     """A variable as the running server reads it: from `server config`, else from its environment."""
-    if facts.start is not None and facts.start.config is not None and name in facts.start.config:
-        return facts.start.config[name]
     setting = settings.lookup(name)
+    if facts.start is not None and facts.start.config is not None and name in facts.start.config:
+        printed = facts.start.config[name]
+        return settings.own_part(setting, printed) if setting else printed
     if facts.process is None or facts.process.environ is None:
         return None
     text = facts.process.environ.get(name, "")
@@ -228,30 +229,29 @@ def _process_differs(
 
 
 def plan_of_files(files: tuple[FileChange, ...], asked: tuple[str, ...], facts: Facts, ours: Ours) -> Plan:
-    """A plan that puts files to given texts (a rollback). What is wanted is what our files will then manage."""
+    """A plan that puts files to given texts (a rollback, a reset). What is wanted is what our files will then
+    manage."""
     service, now = facts.service, facts.effective
     assert service is not None and now is not None
     after = ours.managed({c.path: c.after for c in files})
+    edits = tuple(
+        adopt.Edit(c.path, c.before, c.after)
+        for c in files
+        if c.path not in ours.paths and c.before is not None and c.after is not None
+    )
+    will = ours.effective(tuple(c for c in files if c.path in ours.paths), edits)
     wanted: dict[str, str | None] = dict(after.values) | dict.fromkeys(after.unset)
-    changes = []
-    for name in asked:
-        setting, value = settings.lookup(name), wanted.get(name)
-        new = setting.read(value or "", facts.version or "").printed if setting else value or ""
-        secret = name in after.in_file or (setting is not None and setting.secret)
-        was = running_value(facts, name)
-        where = ours.where(name, after) if name in wanted else "no longer managed"
-        now_text = "not running" if was is None else was
-        changes.append(Change(name=name, now=now_text, new=new, where=where, secret=secret))
     running = service.active_state in ("active", "activating", "reloading")
+    other = _other(now, will) or _process_differs(facts, will, wanted, asked) or service.need_daemon_reload
     return Plan(
         unit=service.id,
         managed=after,
         wanted=wanted,
         asked=asked,
-        changes=tuple(changes),
+        changes=tuple(_changes(facts, asked, after, will, ours, facts.version or "")),
         files=files,
         running=running,
-        restart=running and bool(files),
+        restart=running and bool(files) and other,
         reload=bool(files),
         own=ours.paths,
     )

@@ -435,6 +435,14 @@ def same(setting: Setting, text: str | None, printed: str, release: str = "") ->
     return setting.read(text or "", release).printed == printed
 
 
+def own_part(setting: Setting, printed: str) -> str:
+    """What `server config` prints, without what Ollama adds by itself: local origins, behind those that were set."""
+    if setting.kind != "origins":
+        return printed
+    items = printed.strip("[]").split()
+    return f"[{' '.join(items[: items.index('http://localhost')])}]" if "http://localhost" in items else printed
+
+
 def meaning(name: str, text: str | None, release: str = "") -> str:
     """The value as Ollama reads it, for comparing two texts; unset and unknown names included."""
     setting = lookup(name)

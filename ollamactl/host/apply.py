@@ -251,7 +251,10 @@ def _check_effective(ctx: Context, plan: Plan, now: Collector) -> Facts:
         wrong.append(Mismatch(why.id, name, "unit", why.text, (why.hint,) if why.hint else ()))
     if wrong:
         raise Lost(*wrong)
-    shown = [f"{c.name.removeprefix('OLLAMA_').lower()} {'(secret)' if c.secret else c.new}" for c in plan.changes]
+    shown = []
+    for c in plan.changes:
+        name, passed = c.name.removeprefix("OLLAMA_").lower(), facts.effective.value(c.name) is not None
+        shown.append(f"{name} {'(secret)' if c.secret else c.new}" if passed else f"no {name}")
     if shown:
         ctx.report.step(f"{ctx.manager.name} will pass {', '.join(shown)} (checked before the restart)")
     return facts
@@ -280,7 +283,7 @@ def _check_config(ctx: Context, plan: Plan, checked: Facts | None) -> Facts:
     found = [m for m in judge(facts, plan.wanted).mismatches if m.name in plan.wanted and m.layer != "runner"]
     if found:
         raise Lost(*found)
-    shown = [f"{n}={start.config[n] or '(empty)'}" for n in plan.asked if n in start.config and not _secret(n)]
+    shown = [f"{n}={_printed(n, start.config[n])}" for n in plan.asked if n in start.config and not _secret(n)]
     if shown:
         ctx.report.step(f"server config: {', '.join(shown)}")
     return facts
@@ -290,6 +293,11 @@ def _only(entry: Entry, models: tuple[str, ...]) -> Entry:
     """The entry with the named models only: the others stay in memory as they are."""
     named = [full_name(m) for m in models]
     return msgspec.structs.replace(entry, models=tuple(m for m in entry.models if m.name in named))
+
+
+def _printed(name: str, printed: str) -> str:
+    setting = settings.lookup(name)
+    return (settings.own_part(setting, printed) if setting else printed) or "(empty)"
 
 
 def _secret(name: str) -> bool:

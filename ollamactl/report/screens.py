@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from ollamactl.core import settings
 from ollamactl.core.facts import Facts
 from ollamactl.core.inflight import in_flight
+from ollamactl.core.ours import FileChange
 from ollamactl.core.plan import Plan
 from ollamactl.errors import Exit, Failure
 from ollamactl.host.apply import Result
@@ -108,10 +110,7 @@ class Apply:
                 rows.append([c.name, now, new, c.where])
             rows += self.memory_rows or self._runner_rows(plan)
             self.out.lines(*("  " + line for line in columns(rows, {1, 2}, self.out.table_width - 2, 3)))
-        for lint in plan.lints:
-            if lint not in plan.refused:
-                overridden = " (overridden)" if lint.severity == "error" else ""
-                self.out.wrap(f"{lint.text}{overridden}", indent=2, hang=4, mark="warning:", kind="warning")
+        self._warnings(plan)
         for said in self.memory_notes:
             self.out.wrap(said, indent=2, hang=4)
         if count := len(self.gpu_containers):
@@ -123,6 +122,12 @@ class Apply:
         if plan.restart and not flight.idle and flight.sentence():
             self.out.wrap(f"{flight.sentence()}; a restart cuts them (--drain 60 waits for them)", indent=2)
         self.out.line()
+
+    def _warnings(self, plan: Plan) -> None:
+        for lint in plan.lints:
+            if lint not in plan.refused:
+                overridden = " (overridden)" if lint.severity == "error" else ""
+                self.out.wrap(f"{lint.text}{overridden}", indent=2, hang=4, mark="warning:", kind="warning")
 
     def _runner_rows(self, plan: Plan) -> list[list[str]]:
         """What a loaded model's runner will be started with, where the plan changes it."""
@@ -138,18 +143,6 @@ class Apply:
                 now, new = f"{runner.context_total}/{runner.slots}", f"{per_slot * count}/{count}"
                 rows.append([f"{loaded.name}  -c / -np", now, new, "predicted"])
         return rows
-
-    def _diff(self, plan: Plan) -> list[str]:
-        found: list[str] = []
-        for change in plan.files:
-            if change.secret:
-                found.append(f"{change.path}: not shown, it may hold secrets")
-                continue
-            before, after = (change.before or "").splitlines(), (change.after or "").splitlines()
-            names = (change.path if change.before is not None else "/dev/null",
-                     change.path if change.after is not None else "/dev/null")  # fmt: skip
-            found += [line.rstrip("\n") for line in difflib.unified_diff(before, after, *names, lineterm="")]
-        return found
 
     # -- the end --
 
@@ -173,7 +166,7 @@ class Apply:
             else:
                 self.plan(plan, self.facts)
         if self.diff:
-            self.out.lines(*("  " + clean(line) for line in self._diff(plan)))
+            self.out.lines(*("  " + clean(line) for line in diff(plan.files)))
         if plan.refused:
             for lint in plan.refused:
                 self.out.wrap(lint.text, indent=2, hang=4, mark="✗", kind="error")
@@ -184,11 +177,14 @@ class Apply:
             ids = " ".join(dict.fromkeys(f"--override {x.id}" for x in plan.refused))
             self.out.wrap(f"hint: to go ahead all the same: {ids}", hang=6)
         elif result is None and plan.empty:
-            self.out.line("Nothing to do: files, systemd, process and runner already agree.")
+            if self.command != "apply":  # of an apply they were shown when it was made
+                self._warnings(plan)
+            self.out.line(_NOTHING.get(self.command, _NOTHING["apply"]))
         elif result is None:
-            what = "would be written, systemd reloaded" if plan.files else "systemd would be reloaded"
-            files = ", ".join(f.path for f in plan.files)
-            self.out.wrap(f"{files} {what}" if files else what, indent=2)
+            for change in plan.files:
+                done = "written" if change.after is not None else "removed"
+                self.out.wrap(f"{change.path} would be {done}", indent=2)
+            self.out.line("  systemd would be reloaded")
             if plan.restart:
                 self.out.wrap(f"{plan.unit} would be restarted, and the change verified", indent=2)
             elif not plan.running:
@@ -204,7 +200,7 @@ class Apply:
         if result.status == "applied":
             self._memory(result)
             self.out.line()
-            proven = "Applied and verified." if plan.running else "Applied; the service does not run."
+            proven = f"{self._done} and verified." if plan.running else f"{self._done}; the service does not run."
             self.out.line(f"{proven} To undo: sudo ollamactl rollback{self._unit(plan)}")
         elif result.status in ("unchanged", "unproven"):
             self._memory(result)
@@ -214,11 +210,13 @@ class Apply:
             self.out.wrap(f"{same}, and so does the runner." if well else f"{same}, but the runner does not (exit 1).")
         elif result.status == "restored":
             self.out.line()
-            self.out.line(f"Not applied; the host is as it was.{'':<18}(exit 3)")
+            said = f"Not {self._done.lower()}; the host is as it was."
+            self.out.line(f"{said:<53}(exit 3)")
         else:
             self.out.line()
             self.left(result)
-            self.out.line(f"Not applied, and the host could not be put back wholly.{'':<4}(exit 4)")
+            said = f"Not {self._done.lower()}, and the host could not be put back wholly."
+            self.out.line(f"{said}    (exit 4)")
 
     def left(self, result: Result) -> None:
         """What could not be put back, and what to type."""
@@ -228,6 +226,10 @@ class Apply:
             self.out.wrap(problem, indent=2, hang=4, mark="✗", kind="error")
         for command in result.commands:
             self.out.line(f"    {clean(command)}")
+
+    @property
+    def _done(self) -> str:
+        return {"rollback": "Rolled back", "reset": "Taken away"}.get(self.command, "Applied")
 
     def _unit(self, plan: Plan) -> str:
         return "" if plan.unit == "ollama.service" else f" --unit {plan.unit}"
@@ -254,7 +256,7 @@ class Apply:
                 for c in plan.changes
             ],
             "files": [f.path for f in plan.files],
-            "diff": "\n".join(self._diff(plan)),
+            "diff": "\n".join(diff(plan.files)),
             "lints": [*plan.lints],
             "gpu_containers": list(self.gpu_containers),
             "steps": self.steps,
@@ -274,6 +276,26 @@ class Apply:
         envelope.write(envelope.envelope(self.command, code, data, failures, status))
 
 
+def diff(files: Iterable[FileChange], context: int = 3) -> list[str]:
+    """Lines that files lose and get, as `diff -u` shows them; not of those that may hold secrets."""
+    found: list[str] = []
+    for change in files:
+        if change.secret:
+            found.append(f"{change.path}: not shown, it may hold secrets")
+            continue
+        before, after = (change.before or "").splitlines(), (change.after or "").splitlines()
+        names = (change.path if change.before is not None else "/dev/null",
+                 change.path if change.after is not None else "/dev/null")  # fmt: skip
+        lines = difflib.unified_diff(before, after, *names, lineterm="", n=context)
+        found += [line.rstrip("\n") for line in lines]
+    return found
+
+
+_NOTHING = {
+    "apply": "Nothing to do: files, systemd, process and runner already agree.",
+    "rollback": "Nothing to do: the files are as they were then.",
+    "reset": "Nothing to do: nothing of ollamactl is here.",
+}
 CODES = {
     "applied": Exit.OK,
     "unchanged": Exit.OK,

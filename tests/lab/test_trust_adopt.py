@@ -10,6 +10,7 @@ from tests.lab import ollama
 from tests.lab.machine import Machine
 from tests.lab.ollama import ctl, ctl_json
 from tests.lab.test_apply import DROPINS, OURS, environ, etc, invocation
+from tests.lab.trust.host import exists
 
 pytestmark = pytest.mark.lab
 MAIN = "/etc/systemd/system/ollama.service"
@@ -84,3 +85,44 @@ def test_an_edit_that_ours_shadows_is_reported_and_not_fought(lab: Machine) -> N
     notes = [n for n in seen["data"]["notes"] if f"{OVERRIDE}:2" in n]
     assert len(notes) == 1 and "OLLAMA_NUM_PARALLEL=8" in notes[0] and "--release" in notes[0]
     assert "OLLAMA_NUM_PARALLEL=8" in lab.read(OVERRIDE)
+
+
+def test_a_rollback_goes_back_behind_all_later_changes(lab: Machine) -> None:
+    before, main, override = etc(lab), lab.read(MAIN), lab.read(OVERRIDE)
+    for args in (["--parallel", "3"], ["--adopt"], ["--max-queue", "9"]):
+        assert ctl(lab, "apply", *args).returncode == 0
+    assert "OLLAMA_KEEP_ALIVE" not in lab.read(MAIN)
+    done = ctl_json(lab, "rollback", "1")
+    assert done["exit_code"] == 0, done
+    assert etc(lab) == before
+    changes = {c["name"]: (c["now"], c["new"]) for c in done["data"]["changes"]}
+    assert changes["OLLAMA_KEEP_ALIVE"] == ("7m0s", "7m0s") and changes["OLLAMA_NUM_PARALLEL"] == ("3", "2")
+    assert ctl_json(lab, "rollback")["exit_code"] == 0  # of the rollback
+    assert (lab.read(MAIN), lab.read(OVERRIDE)) != (main, override) and "OLLAMA_MAX_QUEUE=9" in lab.read(OURS)
+    shown = ctl(lab, "history", "2").stdout
+    assert '-Environment="OLLAMA_KEEP_ALIVE=7m"' in shown and MAIN in shown
+    assert ctl(lab, "reset").returncode == 0  # puts the lines back too
+    assert etc(lab) == before
+
+
+def test_what_was_edited_since_is_never_written_over(lab: Machine) -> None:
+    assert ctl(lab, "apply", "--adopt").returncode == 0
+    upgraded = lab.read(MAIN) + "# a new release\n"
+    lab.write(MAIN, upgraded)
+    lab.run(["systemctl", "daemon-reload"])
+    refused = ctl_json(lab, "rollback")
+    assert (refused["exit_code"], refused["errors"][0]["id"]) == (6, "changed_by_others"), refused
+    assert MAIN in refused["errors"][0]["text"] and exists(lab, OURS)
+    done = ctl_json(lab, "reset")
+    assert done["exit_code"] == 0, done
+    [said] = [x["text"] for x in done["data"]["lints"] if x["id"] == "changed_by_others"]
+    assert MAIN in said and "OLLAMA_KEEP_ALIVE=7m" in said
+    assert lab.read(MAIN) == upgraded and "OLLAMA_NUM_PARALLEL=2" in lab.read(OVERRIDE) and not exists(lab, OURS)
+    # Taken over once more, from what stands there now, and put back to that.
+    lab.write(MAIN, upgraded.replace("[Service]\n", "[Service]\nEnvironment=OLLAMA_KEEP_ALIVE=8m\n", 1))
+    lab.run(["systemctl", "daemon-reload"])
+    now = etc(lab)
+    assert ctl(lab, "apply", "--adopt").returncode == 0
+    assert 'Environment="OLLAMA_KEEP_ALIVE=8m"' in lab.read(OURS)
+    assert ctl(lab, "reset").returncode == 0
+    assert etc(lab) == now

@@ -16,7 +16,9 @@ from tests.lab.ollama import CHAT, FORCED, ctl, ctl_json
 from tests.lab.test_apply import DROPINS, OURS, dropin, environ, invocation
 from tests.lab.trust.host import (
     FOREIGN,
+    GATE,
     PACKAGED,
+    SLOW,
     UNIT,
     Before,
     between_write_and_reload,
@@ -24,7 +26,7 @@ from tests.lab.trust.host import (
     ended,
     exists,
     ids,
-    started,
+    loading,
     until,
     while_loading,
 )
@@ -97,7 +99,7 @@ def test_a_full_disk_below_var(lab: Machine, when: str) -> None:
 
 def test_a_file_that_someone_repaired_is_left_and_shown(lab: Machine) -> None:
     text = "[Service]\nEnvironment=OLLAMA_MAX_QUEUE=7\n"
-    done = while_loading(lab, lambda: lab.write(OURS, text), "apply", "--parallel", "2", "--model", FORCED)
+    done = while_loading(lab, lambda: lab.write(OURS, text), "apply", "--parallel", "2")
     assert done["exit_code"] == 4 and done["status"] == "not-restored", done
     assert done["data"]["conflicts"] == [OURS]
     assert lab.read(OURS) == text
@@ -240,8 +242,7 @@ def test_a_server_that_hangs(lab: Machine, hang: str) -> None:
 
 def test_a_server_that_dies_while_a_model_loads(lab: Machine) -> None:
     before = Before(lab)
-    switches = ("--set", "STANDIN_DIE_AFTER=1.5", "--set", "STANDIN_LOAD_DELAY=4")
-    done = ctl_json(lab, "apply", *switches, *FOREIGN, "--model", CHAT)
+    done = ctl_json(lab, "apply", "--set", "STANDIN_DIE_AFTER=3", *SLOW)
     assert done["exit_code"] == 3, json.dumps(done["errors"] or done["data"])
     assert "died" in done["errors"][0]["text"] and CHAT in done["errors"][0]["text"], done["errors"]
     before.holds()
@@ -346,14 +347,14 @@ def test_a_failed_unit_is_written_and_not_started(lab: Machine) -> None:
 
 
 def test_the_lock_names_its_holder_to_everyone_who_waits(lab: Machine) -> None:
-    first = started(lab, "apply", "--set", "STANDIN_LOAD_DELAY=4", *FOREIGN, "--model", CHAT)
-    until(lambda: exists(lab, "/var/lib/ollamactl/open.json"))
+    first = loading(lab, "apply")
     for _ in range(2):
         done = ctl_json(lab, "apply", "--parallel", "2", "--wait", "0.2")
         assert done["exit_code"] == 5 and done["errors"][0]["id"] == "locked", done
-        assert "STANDIN_LOAD_DELAY=(secret)" in done["errors"][0]["text"] and "since" in done["errors"][0]["text"]
+        assert "STANDIN_LOAD_GATE=(secret)" in done["errors"][0]["text"] and "since" in done["errors"][0]["text"]
     seen = ctl(lab, "verify")
     assert "a change is under way" in seen.stderr
+    lab.run(["touch", GATE])
     assert ended(first)["exit_code"] == 0
 
 

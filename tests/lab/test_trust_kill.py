@@ -2,71 +2,132 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
 
 import pytest
 
+from tests.lab import ollama
 from tests.lab.trust import strace
+from tests.lab.trust.host import UNIT
 from tests.lab.trust.kill import Victim
 from tests.lab.trust.strace import Call
 
 pytestmark = pytest.mark.lab
-APPLY, ROLLBACK = ("apply", "--parallel", "3", "--json"), ("rollback", "1", "--json")
+# All kinds of files: a drop-in that is new, an environment file for a secret, lines taken out of an admin's file.
+APPLY = ("apply", "--parallel", "3", "--set", "OLLAMA_ORIGINS=@/root/origins", "--adopt", "--json")
+ROLLBACK, RECOVER = ("rollback", "1", "--json"), ("recover", "--json")
+TRIES = 3
 
 
-def points(victim: Victim, *args: str) -> list[Call]:
-    return strace.transaction(victim.trace(*args))
+def prepared(victim: Victim) -> None:
+    """A unit that an admin has edited, and an apply and its rollback done once: folders are there."""
+    machine = victim.machine
+    text = machine.read(UNIT).replace("[Service]\n", '[Service]\nEnvironment="OLLAMA_KEEP_ALIVE=7m"\n', 1)
+    machine.write(UNIT, text, 0o640)
+    machine.write("/root/origins", "https://chat.example")
+    machine.run(["bash", "-c", f"chown :adm {UNIT}; systemctl daemon-reload; systemctl restart ollama"])
+    ollama.wait_answer(machine)
+    for args in (APPLY, ROLLBACK):
+        done = victim.ctl(*args)
+        assert done.returncode == 0, done.stdout
 
 
-def sweep(victim: Victim, old: str, new: str, todo: list[tuple[str, Call]]) -> tuple[list[str], int]:
-    """Kills an apply or a rollback at each point; what did not come out right, and how many were killed."""
-    wrong, killed = [], 0
-    at = victim.state()
-    queues = {"apply": [c for kind, c in todo if kind == "apply"], "rollback": [c for k, c in todo if k == "rollback"]}
-    while any(queues.values()):
-        kind = "apply" if at == old else "rollback"
-        args = APPLY if kind == "apply" else ROLLBACK
-        if not queues[kind]:
-            assert victim.ctl(*args).returncode == 0
-            at = victim.state()
-            assert at in (old, new), at
-            continue
-        call = queues[kind].pop(0)
-        killed += victim.kill(call, *args)
-        done, at = victim.recover()
-        if done["exit_code"] != 0 or at not in (old, new):
-            wrong.append(f"{kind} killed at {call.text}: {at}, recover {done}")
-            victim.ctl("reset")
-            at = victim.state()
-    return wrong, killed
+@dataclass
+class Sweep:
+    """Kills a command on one machine, each time before another call."""
+
+    kind: str
+    victim: Victim
+    hosts: Hosts
+    at: str = ""  # the state that is known, empty after a kill
+    wrong: list[str] = field(default_factory=list)
+    killed: int = 0
+
+    def run(self, calls: list[Call]) -> None:
+        for call in calls:
+            for _ in range(TRIES):
+                self._stand()
+                said = self.victim.kill(self.hosts.half, *APPLY) if self.kind == "recover" else ""
+                said = said or self.victim.kill(call, *KINDS[self.kind])
+                self.at = ""
+                if not said:
+                    self.killed += 1
+                    self._judge(f"killed before {call.text}")
+                    break
+            else:
+                self.wrong.append(f"could not be killed before {call.text}: {said}")
+
+    def _stand(self) -> None:
+        """The host in the state that the command is to be killed in."""
+        old, new = self.hosts.old, self.hosts.new
+        wanted = new if self.kind == "rollback" else old
+        if self.at not in (old, new):
+            self.at = self.victim.recover()[1]
+        if self.at != wanted:
+            done = self.victim.ctl(*(APPLY if wanted == new else ROLLBACK))
+            assert done.returncode == 0, done.stdout
+            self.at = self.victim.state()
+            assert self.at == wanted
+
+    def _judge(self, what: str) -> None:
+        done, self.at = self.victim.recover()
+        if done["exit_code"] != 0 or self.at not in (self.hosts.old, self.hosts.new):
+            self.wrong.append(f"{what}: {self.at}, recover {done}")
 
 
-def test_a_kill_at_any_call_leaves_all_old_or_all_new() -> None:
-    with Victim() as one, Victim() as two:
-        victims = (one, two)
-        old = one.state()
-        # The first apply is number 1 of the history, and what the rollbacks go back from.
-        found = {"apply": points(one, *APPLY)}
-        new = one.state()
-        found["rollback"] = points(one, *ROLLBACK)
-        assert one.state() == old != new
-        assert "value= serves=yes" in old and "value=3 serves=yes" in new
-        assert two.ctl(*APPLY).returncode == 0 and two.ctl(*ROLLBACK).returncode == 0
-        todo = [(kind, call) for kind in found for call in found[kind]]
-        named = {call.text for _, call in todo}
-        for what in (
-            "RestartUnit",
-            "Reload",
-            "open.json",
-            "zz-ollamactl.conf",
-            "ollamactl-recover.service",
-            "history",
-        ):
-            assert any(what in text for text in named), f"{what} is not among {sorted(named)}"
+KINDS = {"apply": APPLY, "rollback": ROLLBACK, "recover": RECOVER}
+
+
+class Hosts:
+    """Two machines that are alike, the two states of theirs, and the points of each command."""
+
+    def __init__(self, one: Victim, two: Victim) -> None:
+        self.victims = (one, two)
         with ThreadPoolExecutor(2) as pool:
-            ended = list(pool.map(lambda n: sweep(victims[n], old, new, todo[n::2]), range(2)))
-        wrong = [w for found_wrong, _ in ended for w in found_wrong]
-        print(f"{len(todo)} points ({len(found['apply'])} of apply), {sum(k for _, k in ended)} killed")
-        assert not wrong, "\n".join(wrong)
-        # Counts of `openat` vary with what else runs, so a few are missed at the very end of a run.
-        assert sum(killed for _, killed in ended) >= 0.9 * len(todo)
+            list(pool.map(prepared, self.victims))
+        self.old = one.state()
+        self.points = {"apply": strace.points(one.trace(*APPLY))}
+        self.new = one.state()
+        self.points["rollback"] = strace.points(one.trace(*ROLLBACK))
+        assert one.state() == self.old != self.new
+        calls = self.points["apply"]
+        self.half = next(c for before, c in pairwise(calls) if "RestartUnit" in before.text)
+        assert one.kill(self.half, *APPLY) == ""
+        self.points["recover"] = strace.points(one.trace(*RECOVER))
+        assert one.state() == self.old
+
+
+@pytest.fixture(scope="module")
+def hosts() -> Iterator[Hosts]:
+    with Victim() as one, Victim() as two:
+        yield Hosts(one, two)
+
+
+@pytest.mark.timeout(1200)  # of a machine with much else to do
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_kill_at_any_call_leaves_all_old_or_all_new(hosts: Hosts, kind: str) -> None:
+    assert "value= serves=yes" in hosts.old and "value=3 serves=yes" in hosts.new
+    calls = hosts.points[kind]
+    named = {call.text for call in calls}
+    for what in (
+        "RestartUnit",
+        "Reload",
+        "open.json",
+        "history",
+        "zz-ollamactl.conf",
+        ".env",
+        UNIT,
+        "fchown",
+        "fsync",
+    ):
+        assert any(what in text for text in named), f"{what} is not among {sorted(named)}"
+    sweeps = [Sweep(kind, victim, hosts) for victim in hosts.victims]
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda n: sweeps[n].run(calls[n::2]), range(2)))
+    wrong = [w for s in sweeps for w in s.wrong]
+    print(f"{kind}: {len(calls)} points, {sum(s.killed for s in sweeps)} killed at the first go or a later one")
+    assert not wrong, "\n".join(wrong)
+    assert sum(s.killed for s in sweeps) == len(calls)

@@ -15,10 +15,9 @@ from tests.lab import ollama
 from tests.lab.machine import Machine
 from tests.lab.ollama import CHAT, ctl, ctl_json
 from tests.lab.test_apply import OURS, environ, etc
-from tests.lab.trust.host import FOREIGN, Before, clean, ended, exists, started, until
+from tests.lab.trust.host import SLOW, Before, clean, ended, exists, loading, loads, started, until
 
 pytestmark = pytest.mark.lab
-SLOW = ("apply", "--parallel", "2", "--set", "STANDIN_LOAD_DELAY=3", *FOREIGN, "--model", CHAT)
 BOOT = "/etc/systemd/system/ollamactl-recover.service"
 
 
@@ -35,15 +34,10 @@ def lab(host: Machine) -> Machine:
     return host
 
 
-def loads(machine: Machine) -> bool:
-    return machine.run(["pgrep", "-x", "llama-server"], check=False).returncode == 0
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_undoes(lab: Machine, number: signal.Signals) -> None:
     before = Before(lab)
-    process = started(lab, *SLOW)
-    until(lambda: loads(lab))
+    process = loading(lab, "apply", "--parallel", "2")
     process.send_signal(number)
     done = ended(process)
     assert done["exit_code"] == 3 and done["errors"][0]["id"] == "interrupted", json.dumps(done["errors"])
@@ -52,8 +46,7 @@ def test_a_signal_undoes(lab: Machine, number: signal.Signals) -> None:
 
 def test_a_second_one_does_not_stop_the_undo(lab: Machine) -> None:
     before = Before(lab)
-    process = started(lab, *SLOW)
-    until(lambda: loads(lab))
+    process = loading(lab, "apply", "--parallel", "2")
     pid = process.guest()
     assert pid is not None
     for _ in range(200):  # as fast as nobody can press ^C, through the whole undo
@@ -85,7 +78,7 @@ def test_an_output_that_is_closed_does_not_stop_it(lab: Machine) -> None:
 def test_a_terminal_that_is_gone_undoes(lab: Machine) -> None:
     """A dropped ssh session: the terminal hangs up, and what is written to it fails."""
     before = Before(lab)
-    words = " ".join([ollama.OLLAMACTL[0], *SLOW])
+    words = " ".join([ollama.OLLAMACTL[0], "apply", "--parallel", "2", *SLOW])
     session = lab.popen(["script", "-qec", words, "/dev/null"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until(lambda: loads(lab))
     session.kill()
@@ -96,8 +89,7 @@ def test_a_terminal_that_is_gone_undoes(lab: Machine) -> None:
 
 def interrupted(machine: Machine) -> None:
     """A change that was killed after its restart."""
-    process = started(machine, *SLOW)
-    until(lambda: loads(machine))
+    process = loading(machine, "apply", "--parallel", "2")
     process.kill()
     process.wait()
 
@@ -116,7 +108,7 @@ def test_commands_that_read_report_it_and_touch_nothing(lab: Machine) -> None:
     # The next one that changes finishes it first.
     done = ctl_json(lab, "apply", "--parallel", "3")
     assert done["exit_code"] == 0 and any("was interrupted" in n for n in done["data"]["notes"]), done
-    assert "STANDIN_LOAD_DELAY" not in environ(lab)
+    assert "STANDIN_LOAD_GATE" not in environ(lab)
     assert ctl_json(lab, "rollback")["exit_code"] == 0
     before.holds()
     assert "open_transaction" not in ctl_json(lab, "verify")

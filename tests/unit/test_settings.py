@@ -128,3 +128,11 @@ def test_every_row_is_complete() -> None:
         assert setting.example or setting.until, f"{setting.name} has no value that the lab could try"
         if setting.example:
             assert not setting.read(setting.example, RELEASE).problem
+
+
+def test_of_origins_only_what_was_set_is_shown() -> None:
+    setting = REGISTRY["OLLAMA_ORIGINS"]
+    assert settings.own_part(setting, config("01-defaults")["OLLAMA_ORIGINS"]) == "[]"
+    printed = config("01-defaults")["OLLAMA_ORIGINS"].replace("[", "[https://a https://b ", 1)
+    assert settings.own_part(setting, printed) == "[https://a https://b]"
+    assert settings.own_part(REGISTRY["OLLAMA_REMOTES"], "[http://localhost]") == "[http://localhost]"

@@ -132,3 +132,11 @@ def test_the_environment_stays_the_same(lines: list[str], end: str, last: bool) 
     for edit in found.edits:
         rest = iter(edit.before)
         assert all(c in rest for c in edit.after)  # nothing was added or moved
+
+
+def test_what_an_edit_took_is_told() -> None:
+    rest = "Environment=OLLAMA_HOST=::\n"
+    before = '[Service]\n# x\nEnvironment="SITE=a b" OLLAMA_DEBUG=1 "OLLAMA_ORIGINS=http://a b"\n' + rest
+    after = '[Service]\nEnvironment="SITE=a b"\n' + rest
+    assert adopt.taken(before, after) == ["OLLAMA_DEBUG=1", "OLLAMA_ORIGINS=http://a b"]
+    assert adopt.taken(before, before) == adopt.taken("", before) == []

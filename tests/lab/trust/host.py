@@ -13,7 +13,10 @@ from tests.lab.test_apply import DROPINS, OURS, environ_without_ids, etc
 
 UNIT = "/etc/systemd/system/ollama.service"
 PACKAGED = "/usr/lib/systemd/system/ollama.service"
+GATE = "/run/load-gate"
 FOREIGN = ("--override", "foreign_variable")  # for the stand-in's switches, which are no settings of Ollama
+
+SLOW = ("--set", f"STANDIN_LOAD_GATE={GATE}", *FOREIGN, "--model", ollama.CHAT)
 
 
 def clean(machine: Machine) -> None:
@@ -23,7 +26,7 @@ for at in {DROPINS} /var/lib/ollamactl /etc/systemd; do umount $at 2>/dev/null; 
 [ -e /root/installed ] || cp -p {UNIT} /root/installed
 [ -S /run/systemd/private ] || mv /run/systemd/private.away /run/systemd/private
 rm -rf {DROPINS} /etc/ollamactl /etc/default/ollama /var/lib/ollamactl {UNIT} {PACKAGED}
-rm -f /etc/systemd/system/ollamactl-recover.service
+rm -f /etc/systemd/system/ollamactl-recover.service {GATE}
 cp -p /root/installed {UNIT}
 systemctl daemon-reload; systemctl enable -q ollama; systemctl reset-failed ollama; systemctl restart ollama
 """
@@ -70,29 +73,41 @@ def exists(machine: Machine, path: str) -> bool:
 
 
 def between_write_and_reload(machine: Machine, do: Callable[[], None], *args: str) -> dict[str, Any]:
-    """An apply that dawdles once its drop-in is in place, before systemd is told; `do` happens meanwhile."""
-    delay = "inject=renameat:delay_exit=1500000:when=3"  # the journal, the unit for the next boot, the drop-in
-    process = started(machine, *args, before=["strace", "-qq", "-o", "/dev/null", "-e", "trace=renameat", "-e", delay])
-    until(lambda: exists(machine, OURS) or process.poll() is not None)
+    """An apply that stands still once its drop-in is in place, before systemd is told; `do` happens meanwhile."""
+    stop = "inject=renameat:signal=SIGSTOP:when=3"  # the journal, the unit for the next boot, the drop-in
+    process = started(machine, *args, before=["strace", "-qq", "-o", "/dev/null", "-e", "trace=renameat", "-e", stop])
+    state = ["bash", "-c", "ps -C ollamactl -o stat=,pid= | grep ^[Tt]"]
+
+    def stands() -> bool:
+        return exists(machine, OURS) and machine.run(state, check=False).returncode == 0
+
+    until(lambda: stands() or process.poll() is not None)
     do()
+    machine.run(["pkill", "-CONT", "-x", "ollamactl"], check=False)
     return ended(process)
 
 
 def while_loading(machine: Machine, do: Callable[[], None], *args: str) -> dict[str, Any]:
-    """An apply whose model takes seconds to load; `do` happens once the new server has taken the request."""
-    process = started(machine, *args, "--set", "STANDIN_LOAD_DELAY=2.5", *FOREIGN, "--model", ollama.CHAT)
-    until(lambda: "STANDIN_LOAD_DELAY" in environ_without_ids_or_none(machine))
-    until(
-        lambda: machine.run(["pgrep", "-x", "llama-server"], check=False).returncode == 0 or process.poll() is not None
-    )
+    """An apply whose model does not load before `do` has happened, once the new server has begun to load it."""
+    process = loading(machine, *args)
     do()
+    machine.run(["touch", GATE])
     return ended(process)
 
 
-def environ_without_ids_or_none(machine: Machine) -> dict[str, str]:
-    pid = machine.run(["systemctl", "show", "-P", "MainPID", "ollama"]).stdout.strip()
-    raw = machine.run(["cat", f"/proc/{pid}/environ"], check=False).stdout
-    return dict(item.split("=", 1) for item in raw.split("\0") if "=" in item)
+def loading(machine: Machine, *args: str, before: list[str] | None = None) -> Process:
+    """An apply that waits for its model, which loads once GATE is there."""
+    process = started(machine, *args, *SLOW, before=before)
+    until(lambda: loads(machine) or process.poll() is not None)
+    return process
+
+
+def loads(machine: Machine) -> bool:
+    """Whether the new server loads a model that waits for GATE."""
+    script = (
+        "for p in $(pgrep -x llama-server); do tr '\\0' '\\n' </proc/$p/environ; done | grep -q ^STANDIN_LOAD_GATE="
+    )
+    return machine.run(["bash", "-c", script], check=False).returncode == 0
 
 
 def ids(done: dict[str, Any]) -> list[str]:

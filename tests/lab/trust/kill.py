@@ -17,16 +17,19 @@ from .strace import Call, Tree
 
 QUIET = {"PYTHONDONTWRITEBYTECODE": "1"}
 OURS = "/etc/systemd/system/ollama.service.d/zz-ollamactl.conf"
-# One line: digest of the folders that we may touch, our value in the process's environment, whether it serves.
+# One line: digests of the folders that we may touch and of the process's environment, our value in it, whether it
+# serves.
 STATE = r"""
 etc=$(cd /etc && { find systemd/system ollamactl -printf '%p %y %m %U:%G %l\n' 2>/dev/null
   find systemd/system ollamactl -type f 2>/dev/null | sort | xargs -r sha256sum; } | sort | sha256sum | cut -c1-16)
 pid=$(systemctl show -P MainPID ollama)
-value=$(tr '\0' '\n' </proc/$pid/environ 2>/dev/null | grep '^OLLAMA_NUM_PARALLEL=')
+tr '\0' '\n' </proc/$pid/environ 2>/dev/null | grep -vE '^(INVOCATION_ID|JOURNAL_STREAM|SYSTEMD_EXEC_PID)=' >/tmp/env
+value=$(grep '^OLLAMA_NUM_PARALLEL=' /tmp/env)
+env=$(sort /tmp/env | sha256sum | cut -c1-8)
 serves=no; curl -sf --max-time 5 http://127.0.0.1:11434/api/version >/dev/null && serves=yes
 reload=$(systemctl show -P NeedDaemonReload ollama)
 open=no; ls -A /var/lib/ollamactl 2>/dev/null | grep -qvx -e lock -e history && open=yes
-echo "STATE $etc value=${value#*=} serves=$serves reload=$reload open=$open"
+echo "STATE $etc env=$env value=${value#*=} serves=$serves reload=$reload open=$open"
 """
 
 
@@ -62,11 +65,16 @@ class Victim:
         assert done.returncode == 0, done.stdout + done.stderr
         return list(strace.calls(self.machine.read("/tmp/trace")))
 
-    def kill(self, call: Call, *args: str) -> bool:
-        """The change killed at its `call.number`th call of that name; whether it was killed."""
+    def kill(self, call: Call, *args: str) -> str:
+        """The change killed before that very call. Empty where that came off, else what happened instead."""
         inject = f"inject={call.name}:signal=SIGKILL:when={call.number}"
-        before = ["strace", "-qq", "-o", "/dev/null", "-e", f"trace={call.name}", "-e", inject, "-e", "signal=none"]
-        return bool(self.ctl(*args, before=before).returncode == -9)
+        only = ["-P", call.via] if call.via else []
+        done = self.ctl(*args, before=strace.arguments("/tmp/killed", *only, "-e", inject, calls=[call.name]))
+        if done.returncode != -9:
+            return f"it ended with {done.returncode}: {done.stderr[-200:]}"
+        seen = list(strace.calls(self.machine.read("/tmp/killed")))
+        hit = any(c.result is None and (c.text, c.number) == (call.text, call.number) for c in seen)
+        return "" if hit else f"it was killed before {seen[-1].text if seen else 'anything'}"
 
     def recover(self) -> tuple[dict[str, Any], str]:
         """One `ollamactl recover`, and the state after it."""

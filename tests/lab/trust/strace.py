@@ -15,22 +15,23 @@ FILES = (
 )  # fmt: skip
 CALLS = (*FILES, "sendmsg")
 CHANGING = ("Reload", "ResetFailed", "RestartUnit", "StartUnit", "StopUnit")  # methods of systemd's manager
-_LINE = re.compile(r"^(\w+)\((.*)\)\s+= (-?\d+)(.*)$", re.S)
+_LINE = re.compile(r"^(\w+)\((.*)\)\s+= (-?\d+|\?)(.*)$", re.S)
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "v": "\v", "f": "\f", '"': '"', "\\": "\\"}
 
 
 @dataclass(frozen=True)
 class Call:
-    """One system call. `number`: the how-manyeth call of its name in the process; `paths`: what it names."""
+    """One system call. `number`: the how-manyeth call of its name in the process, of an open: of those at `via`."""
 
     name: str
     number: int
     arguments: str
-    result: int
+    result: int | None  # None: the process was killed in it
     path: str  # of the first descriptor or path, absolute
     other: str = ""  # the second one, of a rename or link
     data: bytes = b""
+    via: str = ""  # of an open: the folder's descriptor, or the path itself where there is none; `strace -P` takes it
 
     @property
     def text(self) -> str:
@@ -44,8 +45,6 @@ class Call:
     @property
     def writes(self) -> bool:
         """Whether it can change the host, or begins to."""
-        if self.name in ("fchown", "fchmod", "lchown", "chmod", "fsetxattr"):
-            return False  # between the open and the write of a temporary file: nothing differs to the call after
         if self.name == "openat":
             return self.ours and ("O_WRONLY" in self.arguments or "O_CREAT" in self.arguments)
         if self.name == "sendmsg":
@@ -91,18 +90,30 @@ def calls(text: str) -> Iterator[Call]:
         found = _LINE.match(line)
         if found is None:
             continue
-        name, args, result = found.group(1), found.group(2), int(found.group(3))
-        counts[name] = counts.get(name, 0) + 1
+        name, args, result = found.group(1), found.group(2), found.group(3)
         path, other = _paths(name, args)
+        # How many files a process opens depends on what else runs (it looks through /proc); how often at one place
+        # does not.
+        via = (_folder(args) or path) if name == "openat" else ""
+        counts[name + via] = counts.get(name + via, 0) + 1
         strings = _STRING.findall(args)
         data = decoded(strings[0]) if name in ("write", "pwrite64") and strings else b""
-        yield Call(name, counts[name], args, result, path, other, data)
+        done = None if result == "?" else int(result)
+        yield Call(name, counts[name + via], args, done, path, other, data, via)
+
+
+def _folder(args: str) -> str:
+    """The folder that a path is relative to."""
+    found = re.match(r'\d+<([^>]*)>, "(?!/)', args)
+    return found.group(1) if found else ""
 
 
 def _paths(name: str, args: str) -> tuple[str, str]:
-    if name in ("write", "pwrite64", "fsync", "fdatasync", "fchmod", "fchown", "ftruncate", "fsetxattr", "sendmsg"):
+    if name in ("write", "pwrite64", "fsync", "fdatasync", "fchmod", "fchown", "ftruncate", "fsetxattr"):
         found = re.match(r"\d+<([^>]*)>", args)
         return (found.group(1) if found else ""), ""
+    if name == "sendmsg":
+        return "", ""
     paths = []
     for at, quoted in re.findall(r'(?:(?:AT_FDCWD|\d+)(?:<([^>]*)>)?, )?"((?:[^"\\]|\\.)*)"', args):
         path = decoded(quoted).decode("utf-8", "replace")
@@ -112,10 +123,16 @@ def _paths(name: str, args: str) -> tuple[str, str]:
     return (paths[0] if paths else ""), (paths[1] if len(paths) > 1 else "")
 
 
-def transaction(found: list[Call]) -> list[Call]:
-    """The changing calls from the journal's first write to the end."""
-    first = next(i for i, c in enumerate(found) if c.name == "openat" and ".open.json." in c.path)
-    return [c for c in found[first:] if c.writes]
+def points(found: list[Call]) -> list[Call]:
+    """Where a process is to be killed: before each call that changes something, and before the first question to
+    systemd after each order, while the order is carried out."""
+    chosen = []
+    ordered = False
+    for call in found:
+        if call.writes or (ordered and call.name == "sendmsg"):
+            chosen.append(call)
+            ordered = call.name == "sendmsg" and call.writes
+    return chosen
 
 
 # -- what a power loss leaves --
@@ -170,7 +187,7 @@ class Disk:
 
     def do(self, call: Call) -> None:
         """One call that succeeded, done to `now`, or for a sync to `kept`."""
-        if call.result < 0 or not call.ours:
+        if call.result is None or call.result < 0 or not call.ours:
             return
         if call.name == "openat":
             if "O_CREAT" in call.arguments and self._find(call.path) is None:

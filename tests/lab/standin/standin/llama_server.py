@@ -25,6 +25,9 @@ def main(arguments: list[str]) -> int:
     delay = float(os.environ.get("STANDIN_LOAD_DELAY", "0"))
     if delay:
         time.sleep(delay)
+    gate = os.environ.get("STANDIN_LOAD_GATE")
+    while gate and not os.path.exists(gate):
+        time.sleep(0.02)
 
     # Without this its threads spin at every barrier, which on a machine with other work makes a token take seconds
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -6,6 +6,7 @@ STANDIN_NO_CONFIG_LINE=1   no `server config` line
 STANDIN_HANG=start         lives, but never listens;  =answer  listens, but never replies
 STANDIN_DIE_AFTER=S        exits with status 2, S seconds after it began to listen
 STANDIN_LOAD_DELAY=S       every load takes S seconds longer (float)
+STANDIN_LOAD_GATE=PATH     every load waits until PATH is there
 """
 
 from __future__ import annotations

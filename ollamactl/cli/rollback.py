@@ -1,0 +1,175 @@
+"""`rollback`, `recover`, `reset`: how what was changed here is taken back."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import click
+
+from ollamactl import platforms
+from ollamactl.cli.common import chosen_unit, command_line, json_option, recorded_command, unit_option
+from ollamactl.cli.history import numbered
+from ollamactl.cli.restoring import Planned, everything, since
+from ollamactl.core.feeds import Collector
+from ollamactl.core.source import Host
+from ollamactl.errors import Exit, Failure
+from ollamactl.host import apply as changing
+from ollamactl.host import nginxd
+from ollamactl.host.apply import Context, Kind
+from ollamactl.host.journal import Entry, Store
+from ollamactl.host.live import LiveHost
+from ollamactl.report import envelope, screens
+from ollamactl.report.text import Terminal
+
+
+@click.command(short_help="Undo a change, as a change that can be undone too.")
+@click.argument("number", required=False, type=click.IntRange(1), metavar="[N]")
+@unit_option
+@click.option("--check", is_flag=True, help="Only show what would be done.")
+@click.option("--diff", is_flag=True, help="Show the lines of the files that change.")
+@click.option("--timeout", metavar="S", default=300.0, type=click.FloatRange(1, 86400), help="For a load. [300]")
+@click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
+@json_option
+def rollback(
+    number: int | None, unit: str, check: bool, diff: bool, timeout: float, wait: float, as_json: bool
+) -> int:
+    """Put the settings back to what they were before change N (see `ollamactl history`), or before the last one.
+
+    It goes through the same transaction as `apply`: verified, and itself in the history.
+    """
+    host = LiveHost()
+    platforms.of(host).may_change(host, unit, command_line())
+    store = Store()
+    if _entry(store, number, unit).unit == nginxd.UNIT:
+        from ollamactl.cli.front import roll_back
+
+        return roll_back(lambda: _entry(store, number, unit), check, timeout, wait, as_json)
+
+    def plan_it(host: Host, screen: screens.Apply) -> Planned:
+        entry = _entry(store, number, unit)
+        return since(entry, store, host)
+
+    return _run("rollback", plan_it, check, diff, timeout, wait, as_json)
+
+
+@click.command(short_help="Take away everything of ours from a unit.")
+@unit_option
+@click.option("--check", is_flag=True, help="Only show what would be done.")
+@click.option("--diff", is_flag=True, help="Show the lines of the files that change.")
+@click.option("--timeout", metavar="S", default=300.0, type=click.FloatRange(1, 86400), help="For a load. [300]")
+@click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
+@json_option
+def reset(unit: str, check: bool, diff: bool, timeout: float, wait: float, as_json: bool) -> int:
+    """Take everything of ours away from a unit: its drop-in, its environment file, and the front before it (its keys
+    stay). The history stays."""
+    host = LiveHost()
+    platforms.of(host).may_change(host, unit, command_line())
+    store = Store()
+
+    def plan_it(host: Host, screen: screens.Apply) -> Planned:
+        name = chosen_unit(Collector(host, unit))
+        return everything(name, store, host)
+
+    def front_first(context: Context | None, screen: screens.Apply) -> None:
+        if context is not None:
+            from ollamactl.platforms import nginx_install
+
+            nginx_install.take_away(context)
+        elif os.path.lexists(nginxd.CONF):
+            screen.note(f"the front before it would go: {nginxd.CONF}")
+
+    return _run("reset", plan_it, check, diff, timeout, wait, as_json, front_first)
+
+
+@click.command(short_help="Finish a change that was interrupted, by undoing it.")
+@click.option("--timeout", metavar="S", default=300.0, type=click.FloatRange(1, 86400), help="For a load. [300]")
+@click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
+@json_option
+def recover(timeout: float, wait: float, as_json: bool) -> int:
+    """Finish a change that was interrupted (a kill, a crash, a power loss) by undoing it. Well where there is none."""
+    host = LiveHost()
+    platforms.of(host).may_change(host, "", command_line())
+    store, screen = Store(), screens.Apply(Terminal(), quiet=as_json, command="recover")
+    with changing.signals_raise(), store.lock(recorded_command(), wait, screen.waiting):
+        result = changing.recover(_context(store, screen, timeout), screen.interrupted_before)
+    code = Exit.NOT_RESTORED if result is not None and result.status == "not-restored" else Exit.OK
+    if as_json:
+        data = {
+            "recovered": result is not None,
+            "history": result.entry if result else None,
+            "conflicts": [*result.conflicts, *result.problems] if result else [],
+            "commands": list(result.commands) if result else [],
+        }
+        envelope.write(envelope.envelope("recover", code, data))
+    elif result is None:
+        screen.out.line("Nothing to recover: no change was interrupted.")
+    elif code == Exit.OK:
+        screen.out.line("The host is as it was before that change.")
+    else:
+        screen.left(result)
+        screen.out.line("The host could not be put back wholly.   (exit 4)")
+    return code
+
+
+def _context(store: Store, screen: screens.Apply, timeout: float) -> Context:
+    user = os.environ.get("SUDO_USER", "")
+    host = LiveHost()
+    return Context(host, platforms.of(host).manager(host), store, screen, recorded_command(), user, timeout)
+
+
+Planner = Callable[[Host, screens.Apply], Planned]
+
+
+def _run(
+    kind: Kind,
+    plan_it: Planner,
+    check: bool,
+    diff: bool,
+    timeout: float,
+    wait: float,
+    as_json: bool,
+    first: Callable[[Context | None, screens.Apply], None] = lambda context, screen: None,
+) -> int:
+    """`first`: what else is changed before, with the lock held; told without a context where it is only checked."""
+    store = Store()
+    screen = screens.Apply(Terminal(), quiet=as_json, diff=diff, command=kind)
+    if check:
+        first(None, screen)
+        plan, screen.facts, _ = plan_it(LiveHost(), screen)
+        return screen.finish(plan, None, as_json, check=True)
+    with changing.signals_raise():
+        try:
+            with store.lock(recorded_command(), wait, screen.waiting):
+                context = _context(store, screen, timeout)
+                changing.recover_first(context, screen.interrupted_before)
+                first(context, screen)
+                plan, facts, images = plan_it(context.host, screen)
+                screen.facts = facts
+                if plan.refused or plan.empty:
+                    return screen.finish(plan, None, as_json)
+                screen.plan(plan, facts)
+                result = changing.change(context, plan, facts, (), kind, images)
+        except changing.Interrupted as stopped:
+            raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
+    return screen.finish(plan, result, as_json)
+
+
+def _entry(store: Store, number: int | None, unit: str) -> Entry:
+    """The change to undo: number N, or the last one that was applied (and not itself taken back)."""
+    if number is not None:
+        found = numbered(store, number)
+        if found.outcome != "applied":
+            raise Failure(
+                f"change {number} was not applied ({found.outcome}): there is nothing to undo",
+                hint="ollamactl history",
+                code=Exit.USAGE,
+                id="usage",
+            )
+        return found
+    for i in reversed(store.ids()):
+        last = store.entry(i)
+        if last is not None and last.outcome == "applied" and (not unit or last.unit in (unit, f"{unit}.service")):
+            return last
+    of = f" of {unit}" if unit else ""
+    raise Failure(f"no change{of} was made here yet", hint="ollamactl history", code=Exit.USAGE, id="usage")

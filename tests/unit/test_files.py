@@ -30,7 +30,7 @@ def test_a_link_is_replaced_and_what_it_names_is_left(tmp_path: Path) -> None:
 def test_a_link_planted_under_the_temporary_name_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files.secrets, "token_hex", lambda n: "0" * 12)
+    monkeypatch.setattr("os.urandom", bytes)
     planted = tmp_path / ".ours.000000000000.ollamactl"
     planted.symlink_to(tmp_path / "victim")
     with pytest.raises(FileExistsError) as raised:

@@ -200,7 +200,8 @@ class _Run:
         unasked = {"connections"} if self.request.models else {"connections", "installed"}
         wanted = (f for f in (*planning.NEEDS, *planning.NICE) if f not in unasked)
         self.screen.facts = self.facts = collector.facts(wanted, taken=time.time())
-        if self.facts.service is not None and (found := of_unit(self.request, self.facts.service)) is not None:
+        service, system = self.facts.service, self.facts.system
+        if service is not None and (found := of_unit(self.request, service, system)) is not None:
             raise Elsewhere(found)
         ours = platforms.of(self.host).ours(collector, self.facts)
         request = self.request

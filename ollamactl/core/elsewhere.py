@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ollamactl.core.facts import Compose, Container, Facts, Install, Service
+from ollamactl.core.facts import Compose, Container, Facts, Install, Service, System
 from ollamactl.core.plan import Request
 
 # What Ollama's own image sets: no one gave it to a container.
@@ -276,12 +276,12 @@ RULES: dict[str, Rule] = {
 # -- units of systemd whose settings stand elsewhere --
 
 
-def of_unit(request: Request, service: Service) -> Advice | None:
+def of_unit(request: Request, service: Service, system: System | None) -> Advice | None:
     """What to do for a unit of systemd that a drop-in would not change; None for all others."""
     if service.id.startswith("snap."):
         return _snap(request, service)
-    path = service.fragment_path
-    if path.startswith("/nix/store/") or service.source_path.startswith("/nix/store/"):
+    built = service.fragment_path.startswith("/nix/store/")  # elsewhere /etc/systemd/system is a link to the store
+    if built or (system is not None and system.distribution.startswith("NixOS")):
         return _nixos(request, service)
     return None
 

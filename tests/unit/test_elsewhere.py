@@ -145,23 +145,25 @@ def test_a_secret_is_not_printed_anywhere() -> None:
             found = asked(secret, given(way, box=box))
             assert "hunter2" not in repr(found), way
     for unit in (Service(id="snap.ollama.listener.service"), Service(id="x.service", fragment_path="/nix/store/a/x")):
-        assert "hunter2" not in repr(of_unit(secret, unit))
+        assert "hunter2" not in repr(of_unit(secret, unit, None))
 
 
 def test_the_snap_takes_from_its_configuration_only_what_its_launcher_sets() -> None:
     unit = Service(id="snap.ollama.listener.service")
-    found = of_unit(Request(set={"OLLAMA_HOST": "127.0.0.1:11500"}), unit)
+    found = of_unit(Request(set={"OLLAMA_HOST": "127.0.0.1:11500"}), unit, None)
     assert found is not None and lines(found)[:2] == [
         "sudo snap set ollama host=127.0.0.1:11500", "sudo snap restart ollama",
     ]  # fmt: skip
-    assert of_unit(FOUR, unit) is None, "a drop-in does that"
+    assert of_unit(FOUR, unit, None) is None, "a drop-in does that"
 
 
 def test_nixos_gets_module_lines_in_its_own_quoting() -> None:
-    unit = Service(id="ollama.service", fragment_path="/nix/store/0-unit-ollama.service/ollama.service")
-    found = of_unit(Request(set={"OLLAMA_HOST": "0.0.0.0:11500", "OLLAMA_ORIGINS": 'a"${b}'}), unit)
+    unit = Service(id="ollama.service", fragment_path="/etc/systemd/system/ollama.service")
+    nixos = System(os="linux", distribution="NixOS 25.11 (Xantusia)", init="systemd")
+    found = of_unit(Request(set={"OLLAMA_HOST": "0.0.0.0:11500", "OLLAMA_ORIGINS": 'a"${b}'}), unit, nixos)
     assert found is not None and lines(found)[:5] == [
         'services.ollama.host = "0.0.0.0";', "services.ollama.port = 11500;",
         "services.ollama.environmentVariables = {", '  OLLAMA_ORIGINS = "a\\"\\${b}";', "};",
     ]  # fmt: skip
-    assert of_unit(FOUR, Service(id="ollama.service", fragment_path="/etc/systemd/system/ollama.service")) is None
+    debian = System(os="linux", distribution="Debian GNU/Linux 13 (trixie)", init="systemd")
+    assert of_unit(FOUR, unit, debian) is None and of_unit(FOUR, unit, None) is None

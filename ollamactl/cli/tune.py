@@ -27,7 +27,7 @@ from ollamactl.core import plan as planning
 from ollamactl.core.facts import Facts
 from ollamactl.core.feeds import Collector
 from ollamactl.core.plan import Plan, Request, full_name
-from ollamactl.core.settings import MAX_SLOTS
+from ollamactl.core.settings import MAX_SLOTS, REGISTRY
 from ollamactl.core.sizing import AUTO_MOST
 from ollamactl.core.tune import Step, counts, forecast
 from ollamactl.errors import Exit, Failure
@@ -170,6 +170,13 @@ class _Run:
         name = full_name(self.model)
         model = modelfiles.model(modelfiles.find(name, modelfiles.folders(facts)))
         model = msgspec.structs.replace(model, name=name)
+        if model.hyper.is_embedding:
+            raise Failure(
+                f"{name} is an embedding model: Ollama gives it one slot, and it generates no tokens to measure",
+                hint="name a model that completes text",
+                code=Exit.USAGE,
+                id="no_generation",
+            )
         if self.context is not None and model.num_ctx:
             raise Failure(
                 f"{name} has num_ctx {model.num_ctx} in its Modelfile, which goes before any setting of the server",
@@ -203,6 +210,7 @@ class _Run:
         """One number of slots. A load that is only tried may well leave the GPU: that is what it is tried for."""
         facts = self._facts()
         wanted = {SLOTS: str(slots)} | ({CONTEXT: str(self.context)} if self.context is not None else {})
+        wanted = {name: value for name, value in wanted.items() if not _is_so(facts, name, value)}
         request = Request(set=wanted, models=(self.model,), overrides=() if good else ("fit",))
         ours = platforms.of(self.host).ours(Collector(self.host, self.unit_name), facts)
         plan = planning.plan(request, facts, ours)
@@ -218,3 +226,11 @@ class _Run:
     def _changed(self, plan: Plan) -> None:
         if not self.screen.quiet:
             report.changed(self.screen.out, plan, (CONTEXT,))
+
+
+def _is_so(facts: Facts, name: str, value: str) -> bool:
+    """Whether the server runs with that value, and would after its next start: then nothing need be written."""
+    assert facts.effective is not None
+    text = facts.effective.value(name)
+    will = REGISTRY[name].read(text or "", facts.version or "").printed
+    return planning.running_value(facts, name) == value == will

@@ -66,7 +66,8 @@ def verify(source: str | None, unit: str, no_color: bool, as_json: bool) -> int:
     out.wrap(header(facts))
     out.line()
     boxed = facts.install is not None and facts.service is None and facts.effective is not None
-    table(out, judgement, container=boxed)
+    mac = facts.service is not None and facts.service.manager == "launchd"
+    table(out, judgement, container=boxed, titles={"drop-in": "ours", "unit": "launchd"} if mac else None)
     for mismatch in judgement.mismatches:
         out.line()
         out.wrap(mismatch.text, hang=2, mark="✗", kind="error")

@@ -148,6 +148,8 @@ class Service(Record, frozen=True, kw_only=True):
     label: str = ""  # the launchd job that runs it now
     domain: str = ""  # gui/501, system
     log_path: str = ""  # the file that it prints to
+    restart_commands: tuple[str, ...] = ()  # what a person types there to start it anew
+    managed: dict[str, str | None] | None = None  # what our file wants there; None for a variable kept absent
 
 
 class Launch(Record, frozen=True, kw_only=True):

@@ -91,6 +91,8 @@ _LOST_BY = {
     "environment": "dropin_overridden_by_later_dropin",
     "unset": "unset_environment_wins",
     "wrapper": "wrapper_overrides_environment",
+    "brew-file": "environment_file_overrides_dropin",
+    "app": "app_setting_wins",
 }
 
 
@@ -101,6 +103,10 @@ def lost_lint(name: str, text: str | None, value: str | None, origin: Origin) ->
     wins = f"{where} sets {settings.shown(name, value)}" if value is not None else f"{where} removes it"
     if origin.layer == "absent":
         wins = "systemd drops it"
+    if origin.layer == "app":
+        wins = f"Ollama.app's own settings set {settings.shown(name, value or '')}"
+        return Lint(_LOST_BY["app"], "error", f"{what} would not reach the server: {wins}, which beats the session",
+                    "change it in the app: Ollama menu, Settings", name)  # fmt: skip
     kind = {"environment-file": "EnvironmentFile=", "unset": "UnsetEnvironment=", "wrapper": "in ExecStart="}
     by = f" ({kind[origin.layer]})" if origin.layer in kind else ""
     return Lint(

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ollamactl.core import dropin, govalues, settings
+from ollamactl.core import dropin, govalues, remedies, settings
 from ollamactl.core.cause import cause
 from ollamactl.core.facts import Effective, Facts, Runner, Variable
 from ollamactl.core.lint import PASSED_BY_OLLAMA
@@ -58,6 +58,8 @@ def managed_now(facts: Facts, env_file: str | None = None) -> dict[str, str | No
     """What our own files want, from the unit files that were read."""
     if facts.service is None:
         return {}
+    if facts.service.managed is not None:
+        return facts.service.managed
     unit = facts.service.id
     ours = next((f for f in facts.unit_files or () if f.path == dropin.dropin_path(unit)), None)
     if ours is None or ours.missing:
@@ -83,7 +85,10 @@ def judge(
     more, said = judge_runners(facts, named, proof)
     first = (*_not_serving(facts), *_ignored_lines(facts), *_refused_values(facts))
     said += [*_without_effect(facts), *_shadowed(facts)]
-    return Judgement(tuple(rows), (*first, *wrong, *more), tuple(said), tuple(_unproven(facts)))
+    found = (*first, *wrong, *more)
+    if facts.service is not None and facts.service.manager == "launchd":
+        found = tuple(msgspec.structs.replace(m, fix=remedies.local(m.fix, facts.service)) for m in found)
+    return Judgement(tuple(rows), found, tuple(said), tuple(_unproven(facts)))
 
 
 def _not_serving(facts: Facts) -> Iterable[Mismatch]:
@@ -122,7 +127,8 @@ def _ignored_lines(facts: Facts) -> Iterable[Mismatch]:
                 continue
             sections = "section" in problem.why or problem.text.lstrip().startswith("[")
             kind = "dropin_missing_section_header" if sections else "malformed_env_assignment"
-            text = f"systemd ignores a line of {file.path}: {problem.why}"
+            who = "launchd" if facts.service and facts.service.manager == "launchd" else "systemd"
+            text = f"{who} ignores a line of {file.path}: {problem.why}"
             evidence = (f"{file.path}:{problem.line}: {problem.text}",)
             yield Mismatch(kind, "", "unit", text, evidence, f"sudoedit {file.path}")
 
@@ -199,9 +205,9 @@ def _unit_layers(variable: Variable | None) -> tuple[str | None, str | None]:
     unit = env_file = None
     if variable is not None:
         for value, origin in (*variable.shadowed, (variable.value, variable.origin)):
-            if origin.layer == "environment-file":
+            if origin.layer in ("environment-file", "brew-file"):
                 env_file = value
-            elif origin.layer in ("environment", "manager", "pass", "container"):
+            elif origin.layer in ("environment", "manager", "pass", "app", "container"):
                 unit = value
     return unit, env_file
 
@@ -233,7 +239,8 @@ def _lost_at(
     if name in wanted and facts.effective is not None:
         for _, value, origin in lost({name: wanted[name]}, facts.effective, release):
             why = lost_lint(name, wanted[name], value, origin)
-            layer = {"environment-file": "env file", "wrapper": "process"}.get(origin.layer, "unit")
+            layers = {"environment-file": "env file", "brew-file": "env file", "wrapper": "process"}
+            layer = layers.get(origin.layer, "unit")
             evidence = (f"{origin.file}:{origin.line}: {name}={value}",) if origin.file else ()
             return Mismatch(why.id, name, layer, why.text, evidence, why.hint)
     knows_process = facts.process is not None and facts.process.environ is not None
@@ -243,7 +250,8 @@ def _lost_at(
             stale = facts.service is not None and facts.service.need_daemon_reload
             text = f"{name}: the files say {will or UNSET}, the process runs with {ran or UNSET}"
             why_id = "need_daemon_reload" if stale else "config_newer_than_process"
-            text += ": systemd was not told of the change" if stale else ": it was not restarted since the change"
+            who = "launchd" if facts.service and facts.service.manager == "launchd" else "systemd"
+            text += f": {who} was not told of the change" if stale else ": it was not restarted since the change"
             unit = facts.service.id if facts.service else "ollama"
             fix = "sudo systemctl daemon-reload && " if stale else ""
             return Mismatch(why_id, name, "process", text, (), f"{fix}sudo systemctl restart {unit}")
@@ -316,7 +324,7 @@ def _shadowed(facts: Facts) -> Iterable[Note]:
 
 def _unproven(facts: Facts) -> Iterable[str]:
     for field, what in (
-        ("effective", "the environment that systemd passes"),
+        ("effective", "the environment that the next start gets"),
         ("process", "the running process"),
         ("start", "the `server config` line of this start"),
         ("runners", "the runners"),

@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ollamactl.core import remedies
 from ollamactl.core.facts import Assignment, Evidence, Facts, LogEvent, Start, UnitFile
 from ollamactl.core.needs import lookup
 from ollamactl.core.source import Missing
@@ -136,7 +137,7 @@ def run(facts: Facts, *, only: Iterable[str] = (), ignore: dict[str, str] | None
             skipped.append(made)
             continue
         try:
-            mine = [_named(one, f) for f in one.function(**made) or ()]
+            mine = [_named(one, f, facts) for f in one.function(**made) or ()]
         except Exception as error:  # a check's own fault must not hide what the others say
             crashed.append(Crashed(one.id, f"{type(error).__name__}: {error}"[:TEXT]))
             continue
@@ -162,10 +163,13 @@ def _hint(missing: Missing) -> str:
     return {"denied": "sudo ollamactl doctor", "unasked": "ollamactl doctor on the host itself"}.get(missing.kind, "")
 
 
-def _named(one: Check, finding: Finding) -> Finding:
+def _named(one: Check, finding: Finding, facts: Facts) -> Finding:
     evidence = tuple(dict.fromkeys(line[:TEXT] for line in finding.evidence if line))[:EVIDENCE]
     weight = one.weight if finding.weight == 50 else finding.weight
-    return msgspec.structs.replace(finding, check=one.id, title=one.title, evidence=evidence, weight=weight)
+    remedy = remedies.local(finding.remedy, facts.service)
+    return msgspec.structs.replace(
+        finding, check=one.id, title=one.title, evidence=evidence, weight=weight, remedy=remedy
+    )
 
 
 def _without(found: list[Finding], ignore: dict[str, str]) -> tuple[list[Finding], list[Ignored]]:

@@ -339,7 +339,14 @@ def service(c: Collector) -> Service:
         label=label,
         domain=has.domain,
         log_path=has.log,
+        restart_commands=launchd.restart_commands(has, label),
+        managed=_managed(c, has),
     )
+
+
+def _managed(c: Collector, has: Launch) -> dict[str, str | None]:
+    now = launchd.managed(has.holds, _text(c, has.own_file))
+    return {**now.values, **dict.fromkeys(now.unset)}
 
 
 def _changed(c: Collector, has: Launch, running: Job) -> bool:

@@ -1,0 +1,46 @@
+"""Commands of a remedy, as this host needs them: checks and verdicts name systemd's, and a Mac has none of these.
+
+On other hosts a text stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from ollamactl.core.facts import Service
+
+_UNIT = r"[\w@.:-]+"
+_DROPPED = re.compile(rf"(sudo )?systemctl (daemon-reload|reset-failed {_UNIT})( && |; |$)")
+_STARTS = re.compile(rf"(sudo )?systemctl (restart|start|enable --now|unmask) {_UNIT}")
+_STOPS = re.compile(rf"(sudo )?systemctl stop {_UNIT}")
+_EDITS = re.compile(rf"(sudo )?systemctl edit (--full )?{_UNIT}")
+_ASKS = re.compile(rf"(sudo )?systemctl (status|cat|show) {_UNIT}")
+_LOG = re.compile(rf"(sudo )?journalctl -u {_UNIT}( --no-pager)?( -n (?P<lines>\d+))?( --no-pager)?(?P<follow> -f)?")
+
+
+def local(text: str, service: Service | None) -> str:
+    """The text with commands that this host has."""
+    if service is None or service.manager != "launchd" or not text:
+        return text
+    begin = "; ".join(service.restart_commands) or "start it again"
+    job = f"{service.domain}/{service.label}" if service.label else ""
+    text = _DROPPED.sub("", text)
+    text = _STARTS.sub(lambda m: begin, text)
+    text = _STOPS.sub(lambda m: _stop(service, job), text)
+    text = _EDITS.sub("ollamactl apply --set NAME=VALUE", text)
+    text = _ASKS.sub(lambda m: f"launchctl print {job}" if job else "ollamactl facts", text)
+
+    def log(found: re.Match[str]) -> str:
+        words = "-f" if found["follow"] else f"-n {found['lines'] or 200}"
+        return f"tail {words} {shlex.quote(service.log_path)}" if service.log_path else "ollamactl facts"
+
+    return _LOG.sub(log, text).rstrip(" &;")
+
+
+def _stop(service: Service, job: str) -> str:
+    if service.way == "app":
+        return "pkill -x Ollama"
+    if service.way == "brew":
+        return "brew services stop ollama"
+    return f"launchctl bootout {job}" if job else f"kill {service.main_pid}"

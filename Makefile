@@ -9,12 +9,12 @@ export OLLAMACTL_PUBLIC_LOGS ?= $(abspath $(firstword $(wildcard ../*/public-log
 # Debian's packages: a real systemd for the lab, what pystemd and the stand-ins are compiled with, what tests call.
 PACKAGES := systemd systemd-container dbus libsystemd-dev python3-pystemd pkg-config gcc g++ libc6-dev python3-dev \
 	python3-venv python3-click python3-psutil python3-jinja2 iproute2 procps curl strace nginx-light chromium \
-	ca-certificates
+	ca-certificates mmdebstrap debian-archive-keyring lintian man-db zsh fish openssh-client
 
 # Tests that neither boot a machine nor load a model, but for those that are marked.
 LIGHT := tests/unit tests/contract tests/machines tests/system
 
-.PHONY: help setup demo test test-unit test-lab test-engine check bench engine-grid lint clean
+.PHONY: help setup demo test test-unit test-lab test-packages test-engine check bench engine-grid lint deb release clean
 
 help:
 	@echo "make demo        set-up and the main job on an embedded lab (root)"
@@ -22,6 +22,8 @@ help:
 	@echo "make check       lint, types and the tests that need neither root nor the lab"
 	@echo "make bench       the figures, side by side (root)"
 	@echo "make engine-grid the whole grid of engine loads behind the memory model (long)"
+	@echo "make deb         the Debian package, into dist/"
+	@echo "make release     all that is released, into dist/, with sums"
 	@echo "make clean       what set-up and tests made, gone"
 
 setup: $(VENV)/.ready
@@ -46,9 +48,13 @@ test: lint
 	$(BIN)/pytest $(LIGHT) -m "not lab and not engine"
 	$(BIN)/pytest $(LIGHT) -m "lab or engine"
 	$(BIN)/pytest tests/engine tests/lab --durations=15
+	$(BIN)/pytest tests/packages --durations=5 --timeout=900
 
 test-lab: setup
 	OLLAMACTL_LAB=required $(BIN)/pytest tests/lab
+
+test-packages: setup
+	OLLAMACTL_LAB=required $(BIN)/pytest tests/packages --timeout=900
 
 test-engine: setup
 	$(BIN)/pytest tests/engine
@@ -59,6 +65,12 @@ bench: setup
 
 engine-grid: setup
 	ENGINE_GRID=1 nice -n 10 $(BIN)/pytest tests/engine --timeout=3600
+
+deb: setup
+	$(BIN)/python packaging/deb/build.py
+
+release: setup
+	$(BIN)/python packaging/release.py
 
 clean:
 	rm -rf $(VENV) .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -44,7 +44,7 @@ def host(program: Path) -> Iterator[Machine]:
 def test_it_has_no_pystemd_and_runs(program: Path) -> None:
     python = program.resolve().parent / "python"
     assert subprocess.run([python, "-c", "import pystemd"], capture_output=True).returncode == 1
-    assert subprocess.run([program, "--version"], capture_output=True, text=True).stdout == f"ollamactl {__version__}\n"
+    assert subprocess.check_output([program, "--version"], text=True) == f"ollamactl {__version__}\n"
 
 
 @pytest.mark.parametrize(("shell", "line", "word"), [
@@ -58,8 +58,8 @@ def test_completions(program: Path, out: Path, shell: str, line: str, word: str)
     env = {"PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(out), "TERM": "dumb", "LC_ALL": "C.UTF-8"}
     if shell == "fish":
         script = f"source {folder}/ollamactl.fish; complete -C '{line}'"
-        done = subprocess.run(["fish", "--no-config", "-c", script], capture_output=True, text=True, env=env, timeout=60)
-        assert word in done.stdout.split(), done.stderr
+        shown = subprocess.check_output(["fish", "--no-config", "-c", script], text=True, env=env, timeout=60)
+        assert word in shown.split()
     else:
         assert word in zsh_completes(folder, line, word, env)
 

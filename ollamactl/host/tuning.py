@@ -128,7 +128,7 @@ class _Run:
             first = plan.refused[0]
             raise Failure(first.text, hint=first.hint, code=Exit.REFUSED, id=first.id)
         entry = changing.entry_for(self.ctx, plan, facts, "tune", {})
-        self.entry = entry if self.entry is None else _merged(self.entry, entry)
+        self.entry = entry if self.entry is None else merged(self.entry, entry)
         for change in plan.changes:
             self.first.setdefault(change.name, change.now)
         self.ctx.store.begin(self.entry)
@@ -279,7 +279,7 @@ def _fixed(wrong: tuple[Mismatch, ...]) -> bool:
     return any(m.id in ("model_not_found", "parallel_forced_to_1_by_architecture") for m in wrong)
 
 
-def _merged(so_far: Entry, new: Entry) -> Entry:
+def merged(so_far: Entry, new: Entry) -> Entry:
     """One undo for both: what was before the first, and every text that was written since."""
     files = {f.path: f for f in so_far.files}
     for f in new.files:

@@ -14,7 +14,9 @@ from typing import Any
 
 import pytest
 
+from ollamactl.report import tune_html
 from ollamactl.report.probe_html import page
+from tests import tunings
 from tests.probes import probe
 
 BROWSER = next((p for n in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(n))), None)
@@ -213,3 +215,21 @@ def test_a_thousand_requests_are_drawn(browser: Browser, tmp_path: Path) -> None
     browser.show(path, 1200, "light")
     assert browser.eval("document.querySelectorAll('g.request').length") == 1000
     assert browser.eval("document.querySelector('svg.timeline').getBoundingClientRect().height < 1100")
+
+
+@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_search_for_slots_is_drawn_whole(browser: Browser, tmp_path: Path, scheme: str, width: int) -> None:
+    path = tmp_path / "tune.html"
+    path.write_text(tune_html.page(tunings.report()))
+    browser.show(path, width, scheme)
+    assert browser.eval("document.querySelectorAll('svg.curve').length") == 4  # two for each load
+    assert browser.eval("document.querySelectorAll('svg.curve circle').length") == 3 * 5 + 3 * 3
+    assert browser.eval("document.querySelectorAll('table.loads tbody tr').length") == 5 + 3
+    assert browser.eval(OUTSIDE) == []
+    assert browser.eval("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert "--parallel 4 --model qwen3:8b" in browser.eval("document.querySelector('code').textContent")
+    back = rgb(browser.eval("getComputedStyle(document.body).backgroundColor"))
+    assert (light(back) > 0.5) == (scheme == "light")
+    asked = [e["params"]["request"]["url"] for e in browser.events if e.get("method") == "Network.requestWillBeSent"]
+    assert asked == [path.as_uri()]

@@ -179,12 +179,13 @@ class Apply:
         elif result is None and plan.empty:
             if self.command != "apply":  # of an apply they were shown when it was made
                 self._warnings(plan)
-            self.out.line(_NOTHING.get(self.command, _NOTHING["apply"]))
+            self.out.line(self._here(_NOTHING.get(self.command, _NOTHING["apply"])))
         elif result is None:
             for change in plan.files:
                 done = "written" if change.after is not None else "removed"
                 self.out.wrap(f"{change.path} would be {done}", indent=2)
-            self.out.line("  systemd would be reloaded")
+            if not self._mac:
+                self.out.line("  systemd would be reloaded")
             if plan.restart:
                 self.out.wrap(f"{plan.unit} would be restarted, and the change verified", indent=2)
             elif not plan.running:
@@ -205,7 +206,7 @@ class Apply:
         elif result.status in ("unchanged", "unproven"):
             self._memory(result)
             self.out.line()
-            same = "Nothing to change: files, systemd and process already agree"
+            same = self._here("Nothing to change: files, systemd and process already agree")
             well = result.status == "unchanged"
             self.out.wrap(f"{same}, and so does the runner." if well else f"{same}, but the runner does not (exit 1).")
         elif result.status == "restored":
@@ -230,6 +231,13 @@ class Apply:
     @property
     def _done(self) -> str:
         return {"rollback": "Rolled back", "reset": "Taken away"}.get(self.command, "Applied")
+
+    @property
+    def _mac(self) -> bool:
+        return self.facts.service is not None and self.facts.service.manager == "launchd"
+
+    def _here(self, said: str) -> str:
+        return said.replace("systemd", "launchd") if self._mac else said
 
     def _unit(self, plan: Plan) -> str:
         return "" if plan.unit == "ollama.service" else f" --unit {plan.unit}"

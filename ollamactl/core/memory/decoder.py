@@ -552,6 +552,8 @@ class Builder:
             if hyper.family.positions:  # an encoder adds the embeddings to them, a decoder them to the embeddings
                 rows = self.learned_positions()
                 cur = self.same(rows, cur) if hyper.family.encoder else self.same(cur, rows)
+        if hyper.keys.get("embedding_scale") and self.part.first:
+            cur = self.nodes.expand(self.same(cur))
         if hyper.family.scaled_input and self.part.first:
             cur = self.same(cur)
         if hyper.family.input_norm and self.part.first:

@@ -219,7 +219,7 @@ FAMILIES: dict[str, Family] = {
     "jamba": Family(
         recurrent="mamba", hybrid=True, experts_ff=True, rope=False, weights_normed=False, residual_first=True
     ),
-    "granitehybrid": Family(recurrent="mamba2", hybrid=True, experts_ff=True, scaled_input=True, rope_switch=True),
+    "granitehybrid": Family(recurrent="mamba2", hybrid=True, experts_ff=True, rope_switch=True),
     "plamo2": Family(recurrent="mamba2", hybrid=True, late_rows=True),
     "falcon-h1": Family(recurrent="mamba2", both=True, whole="both"),
     "nemotron_h": _SINGLE,

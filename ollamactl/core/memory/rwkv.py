@@ -19,7 +19,10 @@ def block(b: Builder, inp: Tensor, layer: Layer, tensors: Block, last: bool) -> 
     """One block from residual to residual. ARWKV has a gated feed-forward where the others mix channels."""
     slots, each, e, tok = b.graph.slots, b.tok // b.graph.slots, b.hyper.embedding, b.tok
     own = "channel_mix_key.weight" in tensors.widths
-    inp = b.view(inp, "3d")
+    if inp is b.embedding and not b.on_host:
+        inp.layout = made(e, each, slots, sources=()).layout  # the device gets a copy of the reshaped rows
+    else:
+        inp = b.view(inp, "3d")
     shift = b.view(rows(b, layer.r), "shift")
     normed = b.same(made(e, each, slots, sources=(inp,)))
     normed = b.same(normed) if own else normed

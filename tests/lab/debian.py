@@ -23,6 +23,7 @@ SUITES = {"bookworm": "12", "trixie": "13"}
 SERVER = (
     "systemd", "systemd-sysv", "dbus", "openssh-server", "iproute2", "procps", "curl", "ca-certificates", "man-db",
     "python3", "python3-apt",
+    "libgomp1",  # the engine wants it
 )  # fmt: skip
 # Archives at hand: what our package needs from Debian.
 LATER = ("python3-click", "python3-jinja2", "python3-psutil", "python3-pystemd")
@@ -42,11 +43,14 @@ def mirror() -> str:
     if given := os.environ.get("DEBIAN_MIRROR"):
         return given
     asked = ["apt-get", "indextargets", "--format", "$(REPO_URI) $(ORIGIN) $(SUITE)", "Created-By: Packages"]
-    for line in subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines():
-        uri, origin, _ = line.split(" ", 2)
-        if origin == "Debian" and "security" not in uri:
-            return uri
-    raise RuntimeError("no Debian archive is configured on this host (apt-get update, or DEBIAN_MIRROR=URL)")
+    for before in ([], ["apt-get", "update", "-qq"]):  # whose an archive is stands in its lists
+        if before:
+            subprocess.run(before, check=True, capture_output=True)
+        for line in subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines():
+            uri, origin, _ = line.split(" ", 2)
+            if origin == "Debian" and "security" not in uri:
+                return uri
+    raise RuntimeError("no Debian archive is configured on this host (DEBIAN_MIRROR=URL)")
 
 
 def image(suite: str) -> Path:

@@ -12,7 +12,7 @@ import msgspec
 
 from ollamactl.core.memory.cache import Cells, pad
 from ollamactl.core.memory.decoder import Part, exact
-from ollamactl.core.memory.ggml import quantized
+from ollamactl.core.memory.ggml import quantized, row_bytes
 from ollamactl.core.memory.model import Hyper
 
 CLASSIC, CURRENT, NEWEST = "classic", "current", "newest"  # classes of engine: see engine_class()
@@ -31,6 +31,7 @@ class Graph(msgspec.Struct, frozen=True):
     type_v: str
     cuda: bool = False
     engine: str = CURRENT
+    attend_on_host: bool = False  # flash attention is on though the device has no kernel for these heads
 
 
 class Buffers(msgspec.Struct, frozen=True):
@@ -220,7 +221,18 @@ def host_bytes(hyper: Hyper, graph: Graph) -> int:
         width += hyper.embedding
     if hyper.family.indexer == "keys":
         width += graph.cells.full / 2
-    return int(4 * tok * width)
+    size = int(4 * tok * width)
+    return size + _attended(hyper, graph) if graph.attend_on_host else size
+
+
+def _attended(hyper: Hyper, graph: Graph) -> int:
+    """What the host holds to attend for a device: queries, one layer's cache, the result."""
+    w, at, tok = hyper.widths, graph.cells, tokens(graph)
+    caches = max(
+        (row_bytes(graph.type_k, layer.k) + row_bytes(graph.type_v, layer.v)) * (at.swa if layer.swa else at.full)
+        for layer in hyper.layers
+    )
+    return 4 * tok * (w.hk + w.hv) + caches * at.streams
 
 
 def peak(hyper: Hyper, graph: Graph) -> float:
@@ -262,34 +274,54 @@ _built: dict[tuple[object, ...], tuple[Hyper, int | None]] = {}
 
 
 def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False, part: Part | None = None) -> int | None:
-    """The buffer by the graph itself (decoder.py), or None. With flash attention only masks grow with the context."""
+    """The buffer by the graph itself (decoder.py), or None.
+
+    With flash attention little but the masks grows with the context. Where the buffers of a smaller and a larger one
+    lie on a line of a slope that such growth has, so do those between, and need not be laid out themselves.
+    """
     if not hyper.family.built:
         return None
     tok, at = tokens(graph), graph.cells
     hosted = part is not None and bool(part.hosted)
-    logits = 4 * graph.slots * hyper.vocabulary > 2 * tok * at.full  # they may lie where the masks were
     # Blocks without attention may lie where a mask was that is read no more.
     freed = hyper.family.cache == "none" or bool(hyper.family.recurrent)
-    if not graph.flash or hosted or logits or freed or (part is not None and not part.blocks):
+    if freed or not graph.flash or hosted or (part is not None and not part.blocks):
         return _followed(hyper, graph, tok, on_host, part)
-    at_small = _followed(hyper, _with_cells(graph, 256, 256), tok, on_host, part)
-    if at_small is None:
-        return None
+    kinds = _alike(graph.type_k, graph.cuda), _alike(graph.type_v, graph.cuda)
+    graph = msgspec.structs.replace(graph, type_k=kinds[0], type_v=kinds[1])
+    mask = 2 * tok * (part.copies if part is not None else 1)
+    copied = sum(
+        width
+        for kind, width in ((graph.type_k, hyper.widths.kw_full), (graph.type_v, hyper.widths.vw_full))
+        if kind == "f32" or (graph.cuda and kind != "f16")
+    )
+    slopes = (0,) if graph.attend_on_host else (mask, mask + 2 * at.streams * copied)
+
+    def size(cells: int) -> int:
+        return _followed(hyper, _with_cells(hyper, graph, cells), tok, on_host, part) or 0
+
+    low = 256
+    while 4 * low <= at.full:
+        low *= 4
+    high = 4 * low
+    while low < at.full:
+        first, rise = size(low), size(high) - size(low)
+        if rise in (slope * (high - low) for slope in slopes):
+            return first + rise // (high - low) * (at.full - low)
+        middle = pad((low + high) // 2, 256)
+        low, high = (low, middle) if at.full < middle else (middle, high)
+    return size(low)
+
+
+def _alike(kind: str, cuda: bool) -> str:
+    """One of the cache types whose graphs are laid out alike: plain ones, or those that are stored in blocks."""
+    return "q8_0" if quantized(kind) else "f16" if kind == "bf16" and not cuda else kind
+
+
+def _with_cells(hyper: Hyper, graph: Graph, full: int) -> Graph:
     mixed = hyper.widths.swa and hyper.window
-    copies = part.copies if part is not None else 1
-    size = at_small + copies * 2 * tok * (at.full - 256 + (at.swa - 256 if mixed else 0))
-    if "f32" in (graph.type_k, graph.type_v) or (graph.cuda and (graph.type_k, graph.type_v) != ("f16", "f16")):
-        # Copies of a layer's cache grow with the context too: two large contexts give the line that they lie on.
-        low, high = 1 << 17, 1 << 18
-        swa = at.swa if mixed else 256
-        first = _followed(hyper, _with_cells(graph, low, swa), tok, on_host, part) or 0
-        second = _followed(hyper, _with_cells(graph, high, swa), tok, on_host, part) or 0
-        size = max(size, first + (second - first) * (at.full - low) // (high - low))
-    return size
-
-
-def _with_cells(graph: Graph, full: int, swa: int) -> Graph:
-    return msgspec.structs.replace(graph, context=full * graph.slots, cells=Cells(full, swa, graph.cells.streams))
+    at = Cells(full, graph.cells.swa if mixed else full, graph.cells.streams)
+    return msgspec.structs.replace(graph, context=full * graph.slots, cells=at)
 
 
 def _followed(hyper: Hyper, graph: Graph, tok: int, on_host: bool, part: Part | None) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ollamactl.core.memory import delta, encoder, hybrid, latent, recurrent, rwkv
+from ollamactl.core.memory import altup, delta, encoder, hybrid, latent, recurrent, rwkv
 from ollamactl.core.memory.ggml import quantized, row_bytes
 from ollamactl.core.memory.graph import Graph as Nodes
 from ollamactl.core.memory.graph import Tensor, in_parts, peak
@@ -40,8 +40,8 @@ class Builder:
     ) -> None:
         self.hyper, self.graph, self.tok = hyper, graph, tok
         self.out = tok if hyper.is_embedding else graph.slots
-        self.rows = tok  # rows of the current block: fewer in the last after its attention
         self.nodes = Nodes()
+        self.late = hyper.family.late_rows if graph.engine != NEWEST else ""
         self.on_host = on_host
         self.part = part if part is not None else Part(tuple(range(hyper.blocks)))
         self.hosted = False  # the current block's weights and cache are in host memory
@@ -49,7 +49,9 @@ class Builder:
         self.inputs: list[Tensor] = []
         at = graph.cells
         width = 2 if graph.flash else 4
-        embedding = F * hyper.embedding * (tok if self.part.blocks else self.out)
+        # Fewer in the last block after its attention, and where only the output is.
+        self.rows = tok if self.part.blocks or self.late in ("before", "after") else self.out
+        embedding = F * hyper.embedding * self.rows
         if on_host:
             self.new_input(4 * tok).output = True
             self.new_input(embedding).output = True  # the place for embeddings as input, never given back
@@ -82,11 +84,6 @@ class Builder:
     def newest(self) -> bool:
         return self.graph.engine == NEWEST
 
-    @property
-    def late(self) -> bool:
-        """Whether the rows that are put out are chosen after the last block."""
-        return self.hyper.family.late_rows and not self.newest
-
     def mix(self, size: int, on_host: bool) -> None:
         """The newest engines merge embeddings and tokens in the graph, and keep the merged ones."""
         given = self.new_input(size)
@@ -115,7 +112,8 @@ class Builder:
     def turned(self, tensor: Tensor, matrix: Tensor | None) -> Tensor:
         if matrix is None:
             return tensor
-        if tensor.root is not None and tensor.size < tensor.root.size:  # a slice is copied before it is multiplied
+        if tensor.root is not None and isinstance(tensor.layout, tuple) and tensor.layout[0] in ("q", "k", "v"):
+            # A slice of a fused matrix is copied before it is multiplied.
             tensor = Tensor(tensor.size, (tensor,), layout=tensor.layout)
         return self.view(Tensor(tensor.size, (matrix, self.view(tensor, "turn"))), tensor.layout)
 
@@ -237,12 +235,9 @@ class Builder:
         turn_k, turn_v = self.turn[layer.swa if len(self.turn) > 1 else False]
         q, k, v = self.turned(q, turn_k), self.turned(k, turn_k), self.turned(v, turn_v)
         nodes.expand(q)
-        if (
-            (layer.k and self.hyper.family.normed_v) or layer.k or self.hyper.family.cache != "from-start"
-        ):  # gemma4 makes its values after its keys, and they are independent
-            nodes.expand(v)
-            nodes.expand(k)
-        if layer.k:
+        if layer.k:  # blocks without a cache of their own read that of an earlier one
+            for tensor in (k, v) if len(self.mask) > 1 else (v, k):
+                nodes.expand(tensor)
             index_k, index_v = self.index[layer.swa if len(self.index) > 1 else False]
             nodes.expand(self.store(k, "k2d", index_k))
             if graph.transposed:
@@ -259,12 +254,15 @@ class Builder:
         out = heads * layer.value
         kept_k = self.cached(layer.k, graph.type_k, cells)
         kept_v = self.cached(layer.v, graph.type_v, cells)
-        if graph.flash:
+        if graph.attend_on_host:
+            cur = self.from_host(q, out)
+        elif graph.flash:
             kept_k = self.cast(kept_k, graph.type_k, layer.k, cells)
             kept_v = self.cast(kept_v, graph.type_v, layer.v, cells)
             cur = self.make(out, q, *kept_k, *kept_v, mask)
             cur.size += self.copies(layer, cells)
             cur = self.view(cur, (out, tok))
+            cur.size = F * out * tok
         else:
             kq = Tensor(F * cells * heads * tok, (*kept_k, q), layout=("kq", cells, heads, tok))
             for _ in range(3 if self.hyper.keys.get("attn_logit_softcapping") else 0):
@@ -283,6 +281,13 @@ class Builder:
                 cur.size, (cur, gate), inplace=True, layout=(out, tok) if cur.layout == (out, tok) else cur.layout
             )
         return self.matrix(self.hyper.embedding, cur, block, "attn_output")
+
+    def from_host(self, given: Tensor, width: int) -> Tensor:
+        """What the host made of a tensor that was copied to it."""
+        self.nodes.expand(Tensor(0, (given,), outside=True))
+        made = self.make(width)
+        made.layout = (width, self.tok)
+        return self.nodes.expand(made)
 
     def store(self, tensor: Tensor, how: str, index: Tensor) -> Tensor:
         """Rows put into the cache. A cache in host memory is written by the host."""
@@ -309,8 +314,9 @@ class Builder:
         if not self.graph.cuda:
             return 0
         count = 2 * cells * self.graph.cells.streams
-        k = layer.kv_heads * layer.key if self.graph.type_k != "f16" else 0
-        v = layer.kv_heads * layer.value if self.graph.type_v != "f16" else 0
+        read = ("f16", "f32")  # f32 was cast
+        k = layer.kv_heads * layer.key if self.graph.type_k not in read else 0
+        v = layer.kv_heads * layer.value if self.graph.type_v not in read else 0
         return count * (k + v)
 
     def feed_forward(self, cur: Tensor, layer: Layer, block: Block) -> Tensor:
@@ -408,6 +414,11 @@ class Builder:
             out = Tensor(out.size, (out, shared), inplace=True, layout=out.layout)
         return out
 
+    def late_rows(self, cur: Tensor) -> Tensor:
+        """Rows chosen from those of all tokens, which stay: a draft model would read them."""
+        cur.output = True
+        return self.picked_rows(cur)
+
     def picked_rows(self, tensor: Tensor) -> Tensor:
         return self.make(self.hyper.embedding, tensor, self.outputs, rows=self.out)
 
@@ -452,13 +463,16 @@ class Builder:
         else:
             cur = self.norm(cur, block, "post_attention_norm.weight")
         cur = self.scaled_residual(cur)
-        residual = self.added(cur, inp)
+        residual = self.added(cur, inp, "attention")
         if not block.feeds:
             return residual
         cur = self.norm(residual, block, before)
         cur = self.mixed(cur, layer, block)
         cur = self.norm(cur, block, "post_ffw_norm.weight")
-        cur = self.added(self.scaled_residual(cur), residual)
+        if last and self.late == "sum":
+            self.rows = self.out
+            cur, residual = self.picked_rows(cur), self.picked_rows(residual)
+        cur = self.added(self.scaled_residual(cur), residual, "feed-forward")
         return self.add_per_layer(cur, block) if self.per_layer_width else cur
 
     def block_with_gaps(self, inp: Tensor, layer: Layer, block: Block, last: bool) -> Tensor:
@@ -480,9 +494,9 @@ class Builder:
         cur = self.mixed(self.norm(residual, block, "ffn_norm.weight"), layer, block)
         return Tensor(cur.size, (cur, residual), inplace=True, layout=cur.layout)
 
-    def added(self, cur: Tensor, residual: Tensor) -> Tensor:
+    def added(self, cur: Tensor, residual: Tensor, part: str) -> Tensor:
         """The sum of a part's result and the residual; which one comes first decides whose place it may take."""
-        both = (residual, cur) if self.hyper.family.residual_first else (cur, residual)
+        both = (residual, cur) if self.hyper.family.residual_first in (part, "both") else (cur, residual)
         return Tensor(cur.size, both, inplace=True, layout=residual.layout)
 
     def scaled_residual(self, cur: Tensor) -> Tensor:
@@ -504,6 +518,12 @@ class Builder:
         )
 
     def add_per_layer(self, cur: Tensor, block: Block) -> Tensor:
+        made = self.per_layer_part(cur, block)
+        cur = Tensor(cur.size, (cur, made), inplace=True, layout=cur.layout)
+        return self.same(cur) if "layer_output_scale.weight" in block.widths else cur
+
+    def per_layer_part(self, cur: Tensor, block: Block) -> Tensor:
+        """What the block's own slice of the per-layer embeddings makes of `cur`."""
         width, tok = self.per_layer_width, self.tok
         gate = self.same(self.make(width, cur))
         if self.per_layer is None:
@@ -512,12 +532,8 @@ class Builder:
             made = self.same(self.same(self.view(made, (width, total // width, tok))))
             made = self.same(self.same(made, self.table))
             self.per_layer = self.make(total, self.view(made, "perm"))
-            gate = Tensor(gate.size, (gate, self.view(self.per_layer, "slice")), inplace=True, layout=gate.layout)
-        else:
-            gate = Tensor(gate.size, (gate, self.view(self.per_layer, "slice")), inplace=True, layout=gate.layout)
-        made = self.norm(self.make(self.hyper.embedding, gate), block, "post_norm.weight")
-        cur = Tensor(cur.size, (cur, made), inplace=True, layout=cur.layout)
-        return self.same(cur) if "layer_output_scale.weight" in block.widths else cur
+        gate = Tensor(gate.size, (gate, self.view(self.per_layer, "slice")), inplace=True, layout=gate.layout)
+        return self.norm(self.make(self.hyper.embedding, gate), block, "post_norm.weight")
 
     def learned_positions(self) -> Tensor:
         """Rows of the table of positions, looked up on the host."""
@@ -532,8 +548,7 @@ class Builder:
         """Build everything and lay it out."""
         hyper = self.hyper
         cur = self.embedding
-        cur.layout = (hyper.embedding, self.tok if self.part.blocks else self.out)
-        self.rows = self.tok if self.part.blocks else self.out
+        cur.layout = (hyper.embedding, self.rows)
         if self.per_layer_width:
             total = self.per_layer_width * len(hyper.layers)
             table = (
@@ -559,16 +574,26 @@ class Builder:
         if hyper.family.input_norm and self.part.first:
             cur = self.same(self.same(self.normed(cur)))
         self.scaled = cur
+        if hyper.family.streams and self.part.first:
+            cur = altup.stacked(self, cur)
         last = hyper.blocks - 1
         for number in _sample(hyper, self.part):
             self.hosted = number in self.part.hosted
             self.hosted_experts = number in self.part.hosted_experts
-            cur = self.block(cur, hyper.layers[number], hyper.block_tensors[number], number == last)
+            layer, block = hyper.layers[number], hyper.block_tensors[number]
+            if hyper.family.streams:
+                cur = altup.block(self, cur, layer, block, number)
+            else:
+                cur = self.block(cur, layer, block, number == last)
         if self.part.output:
+            if hyper.family.streams and self.part.blocks:
+                cur = altup.merged(self, cur)
+            if self.late == "before":
+                cur = self.late_rows(cur)
             if not hyper.family.encoder:
                 cur = self.same(self.normed(cur))
-            if self.late and self.part.blocks:
-                cur = self.picked_rows(cur)
+            if self.late == "after":
+                cur = self.late_rows(cur)
             if not hyper.family.pooled:
                 logits = self.make(hyper.vocabulary, cur, rows=self.out)
                 logits.output = True

@@ -56,6 +56,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     scaled_q: bool = False
     rope: bool = True
     gaps: bool = False  # blocks may lack attention or feed-forward
+    streams: bool = False  # several streams of embeddings (altup.py)
     encoder: bool = False  # normed after attention and feed-forward, not before (encoder.py)
     pooled: bool = False  # ends in vectors, without logits
     token_types: bool = False
@@ -63,11 +64,13 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     squared: bool = False
     normed_v: bool = False
     turned_norm: bool = False  # queries and keys are normed after their rotation
+    # Engines before the newest compute the last block for all tokens, and choose rows before or after the last norm,
+    # or before the last sum.
+    late_rows: Literal["", "before", "after", "sum"] = ""
     whole: Literal["", "both", "single", "rwkv"] = ""  # blocks that are laid out in a way of their own (decoder.py)
     repeated_keys: bool = False  # delta net: keys are repeated where there are fewer of their heads
     rope_switch: bool = False  # rope.scaling.finetuned turns the rotation on and off
-    residual_first: bool = False  # sums have the residual as their first operand
-    late_rows: bool = False  # before the newest engines: the rows that are put out are chosen after the last block
+    residual_first: Literal["", "attention", "feed-forward", "both"] = ""  # sums whose first part is the residual
     gating: int = 1  # default of expert_gating_func: 1 softmax, 2 sigmoid, 3 softmax of the chosen
     weights_normed: bool | None = True  # None: by expert_weights_norm
 
@@ -86,6 +89,7 @@ _SINGLE = Family(
     squared=True,
     gating=2,
     weights_normed=None,
+    late_rows="after",
 )
 _OPENS = Window(period=4, when="positive")
 
@@ -110,7 +114,6 @@ FAMILIES: dict[str, Family] = {
             "chatglm",
             "exaone",
             "smollm3",
-            "phi3",
             "baichuan",
             "xverse",
             "minicpm",
@@ -127,11 +130,12 @@ FAMILIES: dict[str, Family] = {
             "maincoder",
             "nanbeige",
             "talkie",
-            "openelm",
             "qwen3tts",
         ),
         Family(),
     ),
+    "phi3": Family(scaled_q=True, residual_first="feed-forward"),
+    "openelm": Family(residual_first="attention"),
     "deci": Family(gaps=True),
     "olmo": Family(layer_norm=True),
     "orion": Family(layer_norm=True),
@@ -164,7 +168,8 @@ FAMILIES: dict[str, Family] = {
     "gemma-embedding": Family(cache="none", pooled=True, window=Window(period=6), scaled_input=True, scaled_q=True),
     # -- mixtures of experts --
     **dict.fromkeys(("qwen3moe", "qwen2moe", "qwen3vlmoe", "grovemoe"), Family()),
-    **dict.fromkeys(("granitemoe", "olmoe", "minimax-m2", "hunyuan-moe", "phimoe"), Family(experts_ff=True)),
+    **dict.fromkeys(("granitemoe", "olmoe", "minimax-m2", "hunyuan-moe"), Family(experts_ff=True)),
+    "phimoe": Family(experts_ff=True, scaled_q=True, residual_first="feed-forward"),
     "grok": Family(built=False, experts_ff=True, flash_attention=False),
     "dbrx": Family(built=False, experts_ff=True, hole="none"),
     "arctic": Family(built=False, experts_ff=True),
@@ -176,11 +181,23 @@ FAMILIES: dict[str, Family] = {
     # -- sliding windows --
     "gemma2": Family(window=Window(period=2, size=4096)),
     "gemma3": Family(window=Window(period=6, when="positive")),
-    "gemma3n": Family(built=False, window=Window(period=5), cache="from-start", per_layer_input=True),
-    "gemma4": Family(
-        window=Window(pattern="array"), cache="from-start", per_layer_input=True, normed_v=True, scaled_input=True
+    "gemma3n": Family(
+        window=Window(period=5),
+        cache="from-start",
+        per_layer_input=True,
+        normed_v=True,
+        scaled_input=True,
+        streams=True,
     ),
-    "gpt-oss": Family(window=Window(period=2), gating=3, weights_normed=False),
+    "gemma4": Family(
+        window=Window(pattern="array"),
+        cache="from-start",
+        per_layer_input=True,
+        normed_v=True,
+        scaled_input=True,
+        late_rows="after",
+    ),
+    "gpt-oss": Family(window=Window(period=2), gating=3, weights_normed=False, late_rows="before"),
     "cohere2": Family(window=Window(period=4), hole_plain="always", parallel="shared", layer_norm=True),
     "cohere2moe": Family(built=False, window=Window(period=4, full_first=True, pattern="both"), dense_lead=True),
     "olmo2": Family(window=_OPENS),
@@ -200,7 +217,7 @@ FAMILIES: dict[str, Family] = {
     "mellum": Family(built=False, window=Window(period=4, when="positive", pattern="both")),
     "muse-glimmer": Family(built=False, window=Window(pattern="both")),
     "granite_swa": Family(built=False, window=Window(pattern="array")),
-    "step35": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True),
+    "step35": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True, late_rows="before"),
     "mimo2": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True),
     # -- latent attention --
     "deepseek2": Family(latent=True, dense_lead=True),
@@ -217,21 +234,23 @@ FAMILIES: dict[str, Family] = {
     "rwkv7": Family(recurrent="rwkv7", cache="none", whole="rwkv", layer_norm=True, input_norm=True),
     "arwkv7": Family(recurrent="rwkv7", cache="none", whole="rwkv"),
     "jamba": Family(
-        recurrent="mamba", hybrid=True, experts_ff=True, rope=False, weights_normed=False, residual_first=True
+        recurrent="mamba", hybrid=True, experts_ff=True, rope=False, weights_normed=False, residual_first="both"
     ),
     "granitehybrid": Family(recurrent="mamba2", hybrid=True, experts_ff=True, rope_switch=True),
-    "plamo2": Family(recurrent="mamba2", hybrid=True, late_rows=True),
+    "plamo2": Family(recurrent="mamba2", hybrid=True, late_rows="sum"),
     "falcon-h1": Family(recurrent="mamba2", both=True, whole="both"),
     "nemotron_h": _SINGLE,
     "nemotron_h_moe": msgspec.structs.replace(_SINGLE, draft_apart=True),
-    "lfm2": Family(recurrent="conv", hybrid=True, residual_first=True, window=Window(when="positive")),
+    "lfm2": Family(recurrent="conv", hybrid=True, residual_first="both", window=Window(when="positive")),
     "lfm2moe": Family(
-        recurrent="conv", hybrid=True, residual_first=True, dense_lead=True, window=Window(when="positive")
+        recurrent="conv", hybrid=True, residual_first="both", dense_lead=True, window=Window(when="positive")
     ),
     "kimi-linear": Family(built=False, recurrent="kda", hybrid=True, latent=True, dense_lead=True),
-    "qwen3next": Family(recurrent="delta", repeated_keys=True, cache="interval", draft_apart=True, hole="embedding"),
-    "qwen35": Family(recurrent="delta", cache="interval", draft_apart=True, hole="half"),
-    "qwen35moe": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding"),
+    "qwen3next": Family(
+        recurrent="delta", repeated_keys=True, cache="interval", draft_apart=True, hole="embedding", late_rows="after"
+    ),
+    "qwen35": Family(recurrent="delta", cache="interval", draft_apart=True, hole="half", late_rows="after"),
+    "qwen35moe": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding", late_rows="after"),
     "minimax-01": Family(
         built=False, recurrent="lightning", cache="interval", interval=8, draft_apart=True, experts_ff=True
     ),

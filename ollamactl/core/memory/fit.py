@@ -234,23 +234,6 @@ def _largest(holds: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def largest_slots(
-    hyper: Hyper,
-    request_for: Callable[[int], Request],
-    devices: tuple[Device, ...],
-    *,
-    most: int = 256,
-    target: int | None = None,
-    host_free: int | None = None,
-) -> int:
-    """Most slots that stay wholly on the devices; 0 if not even one does. `request_for(slots)` makes the start."""
-
-    def tried(slots: int) -> bool:
-        return fit(hyper, request_for(slots), devices, target=target, host_free=host_free).verdict == "fits"
-
-    return _largest(tried, most)
-
-
 class Alternative(msgspec.Struct, frozen=True):
     """Something else that fits: what to change, what it costs the user, and the fit itself."""
 

@@ -62,7 +62,12 @@ def _attend_latent(b: Builder, q: Tensor, k: Tensor, v: Tensor, layer: Layer, bl
     mask, cells = b.mask[False], graph.cells.full
     q = b.view(b.view(q, "q4"), "q4p")
     if graph.flash:
-        cur = b.make(heads * lora, q, mask)
+        if graph.attend_on_host:
+            cur = b.from_host(q, heads * lora)
+        else:
+            cur = b.make(heads * lora, q, mask)
+            if graph.cuda and graph.type_k != "f16":  # values are part of the keys: one copy is enough
+                cur.size += 2 * cells * graph.cells.streams * layer.k
         cur = b.make(out, b.view(cur, "perm"))
         cur = b.make(out, b.view(cur, "perm"))
         cur = b.view(cur, (out, tok))

@@ -183,6 +183,7 @@ def predict(hyper: Hyper, request: Request, devices: tuple[Device, ...], layout:
         request.type_v,
         any(d.kind == "cuda" for d in devices),
         request.engine,
+        on and any(d.kind == "cuda" for d in devices) and not _cuda_has_kernel(hyper),
     )
     terms = _weights(hyper, layout)
     terms += _caches(hyper, request, layout, at, transposed)
@@ -251,7 +252,9 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[
     for device in range(devices):
         if device not in used and not (spilled and device == 0):
             continue
-        size = _built(hyper, graph, layout, device, pipeline) if buffers.built else None
+        size = None
+        if buffers.built:
+            size = _built(hyper, graph, layout, device, pipeline) if spilled or len(used) > 1 else buffers.device
         if size is None:
             size = _estimated(hyper, graph, layout, device, buffers.device, pipeline, spilled)
         if len(used) > 1 and not buffers.built:  # what several devices copy is only estimated
@@ -265,8 +268,6 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[
 def _built(hyper: Hyper, graph: Graph, layout: Layout, device: int, pipeline: bool) -> int | None:
     """A device's buffer by the graph of its part. Blocks in host memory are evaluated by the first device."""
     places = layout.layers[:-1]
-    if all(d == 0 for d in layout.layers) and not layout.host_experts:
-        return compute.built_bytes(hyper, graph)
     hosted = frozenset(i for i, d in enumerate(places) if d == HOST) if device == 0 else frozenset()
     part = Part(
         blocks=tuple(i for i, d in enumerate(places) if d == device or (device == 0 and d == HOST)),

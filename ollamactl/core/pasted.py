@@ -13,6 +13,7 @@ import msgspec
 
 from ollamactl.core.facts import Facts, Start
 from ollamactl.core.parse import log
+from ollamactl.core.paste.shape import unwrapped
 from ollamactl.core.paste.splitter import Splitter
 from ollamactl.core.source import Missing
 
@@ -25,7 +26,7 @@ def facts_of(data: bytes, where: str) -> Facts | None:
         return facts_of_long([data], where)
     text = data.decode("utf-8", "surrogateescape")
     split = Splitter(where)
-    rest = split.take(text)
+    rest = split.take(unwrapped(text))
     facts = split.facts()
     return _with_log(facts, [rest.encode("utf-8", "surrogateescape")], where)
 

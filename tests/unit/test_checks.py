@@ -16,6 +16,7 @@ from ollamactl.core.needs import MADE, NO_SIGNS, Signs
 from ollamactl.core.parse.events import EVENTS
 from ollamactl.core.parse.manager import KERNEL, ROWS
 from ollamactl.core.parse.phrases import PHRASES
+from ollamactl.core.paste.commands import KINDS
 from ollamactl.core.source import Missing
 
 SOURCES = sorted((Path(base.__file__).parent).glob("*.py"))
@@ -46,7 +47,7 @@ def test_every_check_says_what_it_is(check: base.Check) -> None:
 
 def test_every_sign_that_a_check_asks_for_can_be_said() -> None:
     said = {e.kind for e in EVENTS} | {p.kind for p in PHRASES} | ELSEWHERE
-    said |= {f"unit:{r.kind}" for r in ROWS} | {f"kernel:{r.kind}" for r in (*KERNEL, *ROWS)}
+    said |= KINDS | {f"unit:{r.kind}" for r in ROWS} | {f"kernel:{r.kind}" for r in (*KERNEL, *ROWS)}
     asked = set()
     for path in SOURCES:
         for call in re.findall(r"signs\.(?:has|of|lines|count)\(([^()]*)\)", path.read_text()):

@@ -187,6 +187,15 @@ def env_set_in_shell_not_service(
         fix = f"sudo ollamactl apply {settings.option(setting)} {one.value}".replace("= ", "=")
         yield Finding("warning", said, (one.place, configured(start, one.name)), fix)
         return
+    if signs.has("in_profile") and signs.has("no_effect"):
+        name = signs.of("in_profile")[-1].fields.get("name", "")
+        setting = settings.lookup(name)
+        config = (start.config if start else None) or {}
+        if setting is not None and not any(g.name == name for g in given):
+            said = f"{name} is set in a shell's profile, which a service or an app does not read"
+            fix = f"sudo ollamactl apply {settings.option(setting)} {setting.example}".replace("= ", "=")
+            shown = configured(start, name) if config else ""
+            yield Finding("warning", said, (*signs.lines("in_profile"), shown), fix)
 
 
 @check(weight=82)
@@ -205,7 +214,9 @@ def env_wrong_side_of_wsl(given: tuple[Given, ...], world: str) -> Iterator[Find
 
 
 @check(weight=55)
-def settings_in_main_unit(facts: Facts, service: Service) -> Iterator[Finding]:
+def settings_in_main_unit(
+    facts: Facts, service: Service | None = None, signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """Settings stand in the unit file itself, which the installer rewrites.
 
     Why: Ollama's install script writes /etc/systemd/system/ollama.service anew at each upgrade; drop-ins survive.
@@ -224,3 +235,10 @@ def settings_in_main_unit(facts: Facts, service: Service) -> Iterator[Finding]:
         fix = "sudo ollamactl apply " + " ".join(f"--set {v}" for v in values[:4])
         said = f"{len(lines)} setting{'s' * (len(lines) != 1)} in the main unit file: the next upgrade takes them away"
         yield Finding("warning", said, tuple(lines), fix)
+    elif signs.has("overwritten_by_upgrade") and signs.has("service_file_told"):
+        yield Finding(
+            "warning",
+            "an upgrade writes the unit file anew: settings belong into a drop-in",
+            signs.lines("overwritten_by_upgrade", "service_file_told"),
+            "sudo ollamactl apply --set NAME=VALUE    # writes a drop-in, which upgrades leave alone",
+        )

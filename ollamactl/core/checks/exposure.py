@@ -144,13 +144,14 @@ def bind_loopback_only(facts: Facts, signs: Signs = NO_SIGNS, start: Start | Non
     Seen: a client elsewhere that is refused, beside the server's address.
     Do: a proxy with keys in front, or OLLAMA_HOST.
     """
-    refused = signs.has("remote_refused")
+    cannot = signs.has("no_effect", "connection_refused", "client_cannot_connect", "not_allowed")
+    refused = signs.has("remote_refused") or (signs.has("remote_client") and cannot)
     local = start is None or not start.listening or start.listening.startswith(("127.", "[::1]"))
     if refused and local:
         yield Finding(
             "warning",
             "the server listens on 127.0.0.1 only, and a client comes from elsewhere",
-            (*signs.lines("remote_refused"), quote(start.listening_line) if start else ""),
+            (*signs.lines("remote_refused", "remote_client"), quote(start.listening_line) if start else ""),
             "ollamactl front nginx",
             weight=50,
         )

@@ -13,7 +13,7 @@ LOOP = ("service_restart_loop",)
 
 
 @check(weight=90)
-def ollama_not_installed(facts: Facts) -> Iterator[Finding]:
+def ollama_not_installed(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Neither a program nor a service of Ollama was found.
 
     Why: nothing can be judged where there is no server.
@@ -21,6 +21,13 @@ def ollama_not_installed(facts: Facts) -> Iterator[Finding]:
     Do: install it, or name what is looked for: --unit, --from.
     """
     if facts.origin != "live" and not facts.origin.startswith("bundle"):
+        if signs.has("command_missing"):
+            yield Finding(
+                "error",
+                "the shell finds no program ollama",
+                signs.lines("command_missing"),
+                "command -v ollama || curl -fsSL https://ollama.com/install.sh | sh",
+            )
         return
     program = any(p.missing is None for path, p in (facts.paths or {}).items() if path.endswith("/ollama"))
     if facts.service is None and facts.servers == () and facts.paths is not None and not program:

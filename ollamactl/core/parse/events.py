@@ -219,6 +219,7 @@ EVENTS: tuple[Event, ...] = (
     Event("no_gpu_usable", "no usable GPU found", "text"),
     Event("cpu_lacks_avx", "does not have AVX", "text"),
     Event("cpu_lacks_avx", "does not have vector extensions", "text"),
+    Event("cpu_lacks_avx", "does not have minimum vector extensions", "text"),
     # the world outside
     Event("cloud_unreachable", "model recommendations refresh failed", "msg", "0.30 –", keep=3),
     Event("cloud_unreachable", "model show cloud cache hydration failed", "msg", "0.30 –", keep=3),

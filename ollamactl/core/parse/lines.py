@@ -80,7 +80,7 @@ _DIRT = re.compile(rb"[\x1b\0]")
 _COMPOSE = re.compile(rb"([A-Za-z0-9][\w.-]*) +\| ?")
 _STAMPED = re.compile(
     rb"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)?)"
-    rb"(?: +(?:stdout|stderr) [FP] (?=\S)|[ \t|]*(?:INFO|info|stderr|stdout)?[ \t|]*"
+    rb"(?: {1,4}(?:stdout|stderr) [FP] (?=\S)|[ \t|]{0,4}(?:INFO|info|stderr|stdout)?[ \t|]{0,4}"
     rb"(?=time=\d|\d{4}/\d\d/\d\d |\[GIN\]|[a-z_]+: |Error: )|(?<=[Z\d]) (?=\S))"
 )
 _ANSI = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")

@@ -24,6 +24,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("malformed_assignment", r"export\s+(?P<name>OLLAMA_\w+)\s*:\s*(?P<value>\S+)"),
     Phrase("malformed_assignment", r"export\s+(?P<name>OLLAMA_\w+)\s+=\s*(?P<value>\S+)"),
     Phrase("malformed_assignment", r"environment\s*=\s*[\"']?(?P<name>OLLAMA_\w+)(?:\s+=\s*|\s*:\s*)(?P<value>[^\"'\s]+)"),
+    Phrase("command_missing", r"\bollama: (?:command )?not found|command not found: ollama|['\"]ollama['\"] is not recognized|No such file or directory: ['\"]ollama['\"]|ollama: executable file not found|exec: \"?ollama\"?: (?:executable file )?not found"),
     Phrase("unit_masked", r"Unit ollama\S* is masked|Loaded: masked|unit file is masked"),
     Phrase("unit_absent", r"Unit ollama\S* (?:could not be found|not found|does not exist)"
            r"|Failed to (?:enable|start|restart|edit) \S*ollama\S*: Unit \S+ not (?:found|loaded)"
@@ -127,6 +128,14 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("nixos_acceleration", r"acceleration\s*=\s*\"(?:cuda|rocm)\"|ollama-(?:cuda|rocm|vulkan)"),
     Phrase("nixos_driver", r"videoDrivers\s*=[^\n]*(?:nvidia|amdgpu)"),
     # what people say of it in a sentence
+    Phrase("overwritten_by_upgrade", r"(?:overwr\w+|overridden|reset|lost|replaced|cleared|re-?insert\w*|wiped|reverts?|reverted)\b[^\n]{0,60}(?:upgrad\w+|updat\w+|re-?install\w*|new release|install(?:er|\.sh| script))"
+           r"|(?:upgrad\w+|updat\w+|installer|install\.sh|install script|re-?install\w*|new release)\b[^\n]{0,60}(?:overwr\w+|resets?\b|destroy\w*|clear(?:s|ed)|wipe[sd]?|replaces?\b|delete[sd]?|removes?\b)"),
+    Phrase("service_file_told", r"\bollama\.service\b|systemd (?:unit|service|config\w*)|(?:service|unit) (?:file|config\w*)\b|Environment lines?"),
+    Phrase("remote_client", r"(?:access|connect|reach|call|use|open)\w*[^\n]{0,60}(?:from|on|by) (?:an?)?other (?:machine|computer|device|pc|host|server|laptop)s?|(?:over|from|in|on|within) (?:the |my )?(?:LAN|local network|(?:same )?network)\b"
+           r"|other (?:machine|computer|device|pc|host)s? (?:can ?not|can't|could not|couldn't|are (?:not|un)able)|not reachable from other"),
+    Phrase("in_profile", r"(?P<name>OLLAMA_\w+)[^\n]{0,80}\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b|\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b[^\n]{0,80}(?P<more_name>OLLAMA_\w+)"),
+    Phrase("not_allowed", r"does(?:n't| not) allow|not reachable|unreachable|can(?:not|'t| not) (?:access|connect|reach)|unable to (?:access|connect|reach)"),
+    Phrase("no_effect", r"(?:no|without(?: any)?) effect|ignor(?:ed|es|ing)|not (?:applied|honou?red|respected|used|picked up|working|work|take effect|taking effect)|does(?:n't| not) (?:work|take effect|apply|help)|won't work"),
     Phrase("answers_in_turn", r"\b(?:answered|processed|handled|served|run|executed)\b[^\n]{0,30}(?:one (?:by one|after (?:the other|another))|sequential|serial)"),
     Phrase("copies_expected", r"(?:several|two|multiple|second) (?:copies|instances|copy|instance) of (?:the|a) (?:same )?model"),
     Phrase("embedding_parallel", r"embedding[^\n]{0,60}\bparallel|\bparallel\b[^\n]{0,60}embedding"),
@@ -152,7 +161,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("kv_size_times", r"kv_size[ =:]+(?P<total>\d+)"),
 )  # fmt: skip
 _ROWS = [(row, re.compile(row.pattern, re.I)) for row in PHRASES]
-_ANY = re.compile("|".join(f"(?:{re.sub(r'[(][?]P<[a-z]+>', '(?:', row.pattern)})" for row in PHRASES), re.I)
+_ANY = re.compile("|".join(f"(?:{re.sub(r'[(][?]P<[a-z_]+>', '(?:', row.pattern)})" for row in PHRASES), re.I)
 LONG = 600  # characters of a line that are looked at
 
 
@@ -169,6 +178,8 @@ def find(line: str) -> list[tuple[str, dict[str, str]]]:
         for name in ("other", "third"):
             if name in fields:
                 fields["version"] = fields.pop(name)
+        if "more_name" in fields:
+            fields["name"] = fields.pop("more_name")
         if "more" in fields:
             fields["counter"] = fields.pop("more")
     return list(found.items())

@@ -17,6 +17,11 @@ import re
 from ollamactl.core import settings
 from ollamactl.core.parse import events, slog
 
+# what a line must hold to be looked at closer
+_WORTH = re.compile(
+    r"time=\d|level=[A-Z]|msg=|\] \S|Listening on|OLLAMA_\w+[:=]|server config|map\[|\bGIN\b|\| +\"?/|\" ?/|-c \d|-np \d|--(?:ctx-size|parallel|model)\b"
+    r"|inference compute|default_num_ctx|\.service: [A-Z]|\.(?:conf|service):\d+: |^\W*(?:Start|Stop)(?:ed|ing|ped|ping) |\| [A-Z]+ +\""
+)
 _FRAME = re.compile(r"^[\s>*|`\"'“”‘’–—\-]+(?=[\w\[#/])|[\s`\"'“”’|>]+$")
 _INNER = re.compile(r"time=\d{4}-\d\d-\d\dT\S+ level=[A-Z]+ .*")
 _RECORD = re.compile(r"(?:level=[A-Z]+ source=\S+ msg=|msg=[\"\w]).*")
@@ -45,25 +50,32 @@ _SLOTTED = re.compile(r"--?(?:ctx-size|c|parallel|np)[ =]\d")
 _MESSAGES: tuple[tuple[str, str], ...] = tuple(
     (row.needle, row.how) for row in events.EVENTS if row.how in ("msg", "prefix") and len(row.needle) > 16
 )
-_SHORT = {row.needle for row in events.EVENTS if row.how in ("msg", "prefix") and len(row.needle) <= 16} | {"offload"}
 _DMESG = re.compile(r"\[ *(?:\d+\.\d{3,}|\w{3} \w{3} +\d+ [\d:]{8} \d{4})\] (?P<said>(?:Out of memory|oom-kill|Memory cgroup|\S+ invoked oom|NVRM|nvidia|amdgpu|PM:|kfd|BUG|traps)[^\n]*)")
+# a line of systemd without its journal's prefix, as `journalctl -o cat` and some people leave it
+_SYSTEMD = re.compile(
+    r"/\S+\.(?:service|conf):\d+: .+|[\w@-]*ollama[\w@-]*\.service: [A-Z].+"
+    r"|(?:Started|Stopped|Stopping|Starting) (?:[\w@-]*ollama\S*|Ollama Service)\b.{0,60}"
+)
 _DEVICE = re.compile(r"(?:inference compute|vram-based default context)\W+\w+=|default_num_ctx=\d")
 _OWN = ("inference compute", "vram-based default context", "system memory", "gpu memory", "entering low vram mode")
 _ANY = re.compile("|".join(re.escape(needle) for needle in (*(n for n, _ in _MESSAGES), *_OWN)))
+_QUOTABLE = re.compile(rf"{_ANY.pattern}|layers\.(?:model|offload|requested)=|\.go:\d+|msg=")
 
 
 def canonical(line: str) -> str | None:
     """The line as the server would have written it, or None where it holds none of the server's."""
-    if len(line) < 10:
+    if len(line) < 10 or _WORTH.search(line) is None:
         return None
-    if (found := _INNER.search(line)) is not None:
+    if "time=" in line and (found := _INNER.search(line)) is not None:
         return _closed(found[0])
-    if (found := _DMESG.search(line)) is not None:
+    if "[" in line and (found := _DMESG.search(line)) is not None:
         return f"Jan 01 00:00:00 localhost kernel: {found['said']}"
     text = _FRAME.sub("", line)
+    if _SYSTEMD.fullmatch(text):
+        return f"Jan 01 00:00:00 localhost systemd[1]: {text}"
     if (found := _RECORD.match(text)) is not None and "=" in text:
         return text if text.startswith("level=") else "level=INFO " + text
-    if found := _LISTENING.search(text):
+    if "Listening on" in text and (found := _LISTENING.search(text)):
         return f'level=INFO source=routes.go:1 msg="{found[0]}"'
     return _config(text) or _request(text) or _runner(text) or (_message(text) if _DEVICE.search(text) else None)
 
@@ -71,8 +83,10 @@ def canonical(line: str) -> str | None:
 def quoted(line: str) -> list[tuple[str, dict[str, str]]]:
     """Events of the server's own messages that a line of prose quotes, with their fields. They are about the server
     that is asked after, wherever they stand."""
+    if _QUOTABLE.search(line) is None:
+        return []
     text = _FRAME.sub("", line)
-    record = _message(text) if len(text) >= 10 else None
+    record = _message(text)
     parsed = slog.parse(record) if record else None
     if record is None or parsed is None:
         return []
@@ -86,6 +100,8 @@ def _closed(text: str) -> str:
 
 
 def _config(text: str) -> str | None:
+    if "OLLAMA_" not in text and "server config" not in text.lower():
+        return None
     names = list(_SETTING.finditer(text))
     known = [m for m in names if _known(m[1])]
     map_at = text.find("map[")
@@ -114,6 +130,8 @@ def _known(name: str) -> str:
 
 
 def _request(text: str) -> str | None:
+    if "/" not in text or not ("GIN" in text or "|" in text):
+        return None
     if found := _TAIL.match(text):
         return f'[GIN] | {found["status"]} | {found["took"]} | {found["who"]} | {found["how"]} "{found["path"]}"'
     if found := _GIN.search(text):
@@ -123,6 +141,8 @@ def _request(text: str) -> str | None:
 
 
 def _runner(text: str) -> str | None:
+    if _SLOTTED.search(text) is None:
+        return None
     if found := _STARTING.search(text):
         command = found["cmd"].strip().rstrip("`\"'”)")
         if not re.search(r"--model\b|(?:^|\s)-m\b", command):
@@ -144,6 +164,8 @@ def _message(text: str) -> str | None:
     rest = text[head.end() :] if head else text
     level = (head["level"] if head else "") or ""
     source = (head["source"] if head else "") or ""
+    if rest.startswith("msg="):
+        return f"level={level or 'WARN'} source={source or 'sched.go:1'} {rest}"
     if _ESTIMATE.search(rest):
         at = _FIELD.search(rest)
         return _record(level, source, "offload", rest[at.start() :] if at else rest)

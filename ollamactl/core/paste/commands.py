@@ -16,6 +16,12 @@ import msgspec
 from ollamactl.core.facts import Gpu, GpuDriver, GpuProcess, HostMemory, LoadedModel, LogEvent
 from ollamactl.core.parse import api
 
+# what readers here say beside facts, to checks
+KINDS = {
+    "uvm_unlisted", "amdgpu_loaded", "kfd_group_foreign", "user_without_render", "disk_full", "two_servers",
+    "port_published", "memory_limit", "runner_killed", "container_without_gpu", "unit_masked", "unit_disabled",
+    "unit_inactive",
+}  # fmt: skip
 Lines = list[tuple[int, str]]
 MIB = 1 << 20
 

@@ -28,6 +28,29 @@ _JOURNAL = re.compile(
 )
 
 
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_QUOTE = re.compile(r"> ?")
+
+
+def unwrapped(text: str) -> str:
+    """The text without colours, without the marks of a mail's or Markdown's quotation, and without an indentation that
+    all lines share. Lines stay lines. A single line that begins with `>` is somebody's prompt."""
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    lines = text.split("\n")
+    if "\n>" in text or text.startswith(">"):
+        marked = [line.startswith(">") for line in lines]
+        for n, line in enumerate(lines):
+            near = (n > 0 and marked[n - 1]) or (n + 1 < len(lines) and marked[n + 1])
+            if marked[n] and near:
+                lines[n] = _QUOTE.sub("", line, count=1)
+    said = [line for line in lines if line.strip()]
+    if said and all(line[:2] in ("  ", "\t") or line[:1] == "\t" for line in said):
+        by = min(len(line) - len(line.lstrip(" \t")) for line in said)
+        lines = [line[by:] if line.strip() else line for line in lines]
+    return "\n".join(lines)
+
+
 def foreign(line: str) -> bool:
     """Whether a journal's line is of another program, or of systemd about another unit."""
     found = _JOURNAL.match(line)

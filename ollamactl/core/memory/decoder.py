@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ollamactl.core.memory import altup, delta, encoder, hybrid, latent, recurrent, rwkv
 from ollamactl.core.memory.ggml import quantized, row_bytes
 from ollamactl.core.memory.graph import Graph as Nodes
-from ollamactl.core.memory.graph import Tensor, in_parts, peak
+from ollamactl.core.memory.graph import ALIGNMENT, HOST_ALIGNMENT, Tensor, in_parts, peak
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.compute import Graph
@@ -53,10 +53,9 @@ class Builder:
         self.rows = tok if self.part.blocks or self.late in ("before", "after") else self.out
         embedding = F * hyper.embedding * self.rows
         if on_host:
-            self.new_input(4 * tok).output = True
-            self.new_input(embedding).output = True  # the place for embeddings as input, never given back
-        if on_host:
-            self.embedding = self.nodes.expand(Tensor(embedding))
+            tokens, self.place = self.new_input(4 * tok), self.new_input(embedding)
+            self.place.output = True  # for embeddings as input: never read here, never given back
+            self.embedding = self.nodes.expand(Tensor(embedding, (tokens,)))
         if graph.engine == NEWEST and self.part.first and (on_host or not hyper.family.positions):
             self.mix(embedding, on_host)  # with learned positions, looked up after it, it stays on the host
         if not on_host:
@@ -87,7 +86,7 @@ class Builder:
     def mix(self, size: int, on_host: bool) -> None:
         """The newest engines merge embeddings and tokens in the graph, and keep the merged ones."""
         given = self.new_input(size)
-        rows = self.nodes.expand(Tensor(size)) if on_host else self.new_input(size)
+        rows = self.nodes.expand(Tensor(size, (self.new_input(4 * self.tok),))) if on_host else self.new_input(size)
         slots = self.new_input(8 * self.tok)
         merged = self.nodes.expand(Tensor(size, (given,)))
         self.nodes.expand(Tensor(0, (rows, slots, merged), outside=True))
@@ -608,15 +607,14 @@ class Builder:
         nodes = [n for n in nodes if id(n) not in known]
         if self.part.hosted or self.part.hosted_experts:
             return peak(in_parts(nodes, self.inputs))
-        asked = {id(s) for node in nodes for s in node.sources}
-        first = [t for t in self.inputs if id(t) in asked or t.output]
-        if not self.on_host:  # copies are made in the order in which they are asked for
-            first = list({id(s): s for node in nodes for s in node.sources if id(s) in known}.values())
+        first = list({id(s): s for node in nodes for s in node.sources if id(s) in known}.values())  # as asked for
+        if self.on_host:
+            first.insert(1, self.place)
         if self.part.copies > 1:
             first = [twin for t in first for twin in (t, *(Tensor(t.size) for _ in range(self.part.copies - 1)))]
             for tensor in first:
                 tensor.output = True  # the others of a pipeline still read it
-        return peak(first + nodes)
+        return peak(first + nodes, HOST_ALIGNMENT if self.on_host else ALIGNMENT)
 
 
 # What makes a block's rows where it is not attention, and families whose blocks are laid out in their own way.

@@ -7,7 +7,8 @@ is large enough is taken, and the buffer grows at its end. What comes out is the
 
 from __future__ import annotations
 
-ALIGNMENT = 128
+ALIGNMENT = 128  # of a device's buffers (CUDA)
+HOST_ALIGNMENT = 32  # of the CPU's
 
 
 class Tensor:
@@ -101,8 +102,12 @@ def in_parts(nodes: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
     return out
 
 
-def peak(nodes: list[Tensor]) -> int:
+def peak(nodes: list[Tensor], alignment: int = ALIGNMENT) -> int:
     """Bytes of the buffer that a list of nodes needs (ggml_gallocr_reserve)."""
+
+    def aligned(size: int) -> int:
+        return -(-size // alignment) * alignment
+
     for node in nodes:
         if node.root is not None:
             node.root.views += 1
@@ -135,9 +140,9 @@ def peak(nodes: list[Tensor]) -> int:
     def take_over(node: Tensor, owner: Tensor) -> None:
         node.at = owner.at
         owner.allocated = False
-        spare = _aligned(owner.size) - _aligned(node.size)
+        spare = aligned(owner.size) - aligned(node.size)
         if spare > 0:
-            give_back(node.at + _aligned(node.size), spare)
+            give_back(node.at + aligned(node.size), spare)
 
     for node in nodes:
         if not node.outside and node.root is None:
@@ -153,7 +158,7 @@ def peak(nodes: list[Tensor]) -> int:
                         placed = True
                         break
             if not placed:
-                size = _aligned(node.size)
+                size = aligned(node.size)
                 best = -1
                 for index in range(len(blocks) - 1):
                     if blocks[index][1] >= size and (best < 0 or blocks[index][1] <= blocks[best][1]):
@@ -172,13 +177,9 @@ def peak(nodes: list[Tensor]) -> int:
                     owner = parent.root
                     owner.views -= 1
                     if owner.views == 0 and owner.children == 0 and owner.allocated and not owner.output:
-                        give_back(owner.at, _aligned(owner.size))
+                        give_back(owner.at, aligned(owner.size))
                         owner.allocated = False
                 elif parent.allocated and not parent.output:
-                    give_back(parent.at, _aligned(parent.size))
+                    give_back(parent.at, aligned(parent.size))
                     parent.allocated = False
     return top
-
-
-def _aligned(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT

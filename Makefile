@@ -32,7 +32,7 @@ $(VENV)/.ready: pyproject.toml packaging/setup.sh
 	PYTHON="$(PYTHON)" PACKAGES="$(PACKAGES)" sh packaging/setup.sh "$(VENV)"
 
 lint: setup
-	$(BIN)/ruff check ollamactl tests
+	$(BIN)/ruff check ollamactl tests packaging
 	$(BIN)/mypy
 
 demo: setup

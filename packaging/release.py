@@ -11,8 +11,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tarfile
-import tempfile
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[1]

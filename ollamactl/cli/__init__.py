@@ -35,6 +35,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+# What is there while a change is open.
+OPEN = (
+    "/etc/systemd/system/ollamactl-recover.service",
+    "/var/lib/ollamactl/open.json",
+    "~/Library/Application Support/ollamactl/open.json",
+)
+
+
 class Lazy(click.Group):
     """A group whose commands are imported when they are needed."""
 
@@ -133,9 +141,7 @@ def tell_open(args: list[str]) -> None:
     changes = changes or (name == "front" and "--install" in args)
     if name not in COMMANDS or changes or name == "history" or elsewhere:
         return
-    if os.path.lexists("/etc/systemd/system/ollamactl-recover.service") or os.path.lexists(
-        "/var/lib/ollamactl/open.json"
-    ):  # looked at here first: nothing is imported where nothing is open
+    if any(map(os.path.lexists, map(os.path.expanduser, OPEN))):  # nothing is imported where nothing is open
         from ollamactl.cli.common import open_transaction
         from ollamactl.report import envelope, text
 

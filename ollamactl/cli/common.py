@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ollamactl.core.feeds import Collector
 from ollamactl.core.source import Host, Missing
 from ollamactl.errors import Exit, Failure
+
+if TYPE_CHECKING:
+    from ollamactl.core.source import Host
+    from ollamactl.host.journal import Store
+    from ollamactl.host.serving import Manager
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -62,9 +67,9 @@ def open_transaction() -> str:
     from ollamactl.host.journal import Store
     from ollamactl.platforms.systemd import BOOT
 
-    if not os.path.exists(BOOT) and not os.access("/var/lib/ollamactl/open.json", os.F_OK):
-        return ""
     store = Store()
+    if not os.path.exists(BOOT) and not os.access(os.path.join(store.folder, "open.json"), os.F_OK):
+        return ""
     try:
         entry = store.open_entry()
     except Failure:
@@ -79,13 +84,19 @@ def open_transaction() -> str:
 def chosen_unit(collector: Collector) -> str:
     """The unit that is meant. Raises Failure: usage with the list where several are possible, unseen where none."""
     found = collector.get("unit")
+    if found is None and (other := collector.get("install")) is not None and other.way == "compose":
+        return str(other.key)
     if found is None:
         missing: Missing = collector.missing["unit"]
         if missing.kind == "unasked":
             raise Failure(missing.detail, hint="name one: --unit NAME", code=Exit.USAGE, id="several_units")
+        hint = "another name? --unit NAME; is Ollama installed as a service? systemctl list-units 'ollama*'"
+        host = collector.get("system")
+        if host is not None and host.os == "darwin":
+            hint = "brew services start ollama, or open Ollama.app; another name? --unit NAME"
         raise Failure(
             f"no Ollama service was found: {missing.detail}",
-            hint="another name? --unit NAME; is Ollama installed as a service? systemctl list-units 'ollama*'",
+            hint=hint,
             id="no_unit" if missing.kind == "absent" else missing.kind,
         )
     return str(found)
@@ -134,3 +145,11 @@ def write_file(path: str, text: str) -> None:
         os.replace(beside, path)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}", code=Exit.USAGE, id="usage") from None
+
+
+def manager_of(host: Host, store: Store, unit: str) -> Manager:
+    """What restarts the server that is meant; while a change is open, the one that was being changed."""
+    from ollamactl import platforms
+
+    entry = store.open_entry()
+    return platforms.of(host, entry.unit if entry is not None else unit).manager(host)

@@ -47,17 +47,18 @@ def everything(unit: str, store: Store, host: Host) -> Planned:
     todo: list[tuple[str, Image, Image]] = []
     left: list[Lint] = []
     found = _written(store, unit, 1)
+    clean = ours.without()
     for one in reversed(found):
         now = files.image(one.path)
-        if one.path in ours.paths or one.before.kind == "absent":
-            todo.append((one.path, now, Image("absent")))
+        if one.path in clean or one.before.kind == "absent":
+            todo.append((one.path, now, _image(clean.get(one.path), now)))
         elif now.digest == one.after.digest:
             todo.append((one.path, now, one.kept))
         elif lines := adopt.taken(_text(one.kept) or "", _text(now) or ""):
             text = f"{one.path} was changed by someone else since and stays as it is, without {', '.join(lines)}"
             left.append(Lint("changed_by_others", "warning", text))
     known = {one.path for one in found}
-    todo = [(p, files.image(p), Image("absent")) for p in ours.paths if p not in known] + todo
+    todo = [(p, now := files.image(p), _image(clean[p], now)) for p in clean if p not in known] + todo
     plan, facts, images = _plan(todo, facts, ours)
     return msgspec.structs.replace(plan, lints=tuple(left)), facts, images
 
@@ -70,7 +71,7 @@ def _now(unit: str, host: Host) -> tuple[Facts, Ours]:
     collector = Collector(host, unit)
     need(collector, *planning.NEEDS)
     facts = collector.facts((*planning.NEEDS, *planning.NICE), taken=time.time())
-    return facts, platforms.of(host).ours(collector, facts)
+    return facts, platforms.of(host, unit).ours(collector, facts)
 
 
 def _plan(todo: list[tuple[str, Image, Image]], facts: Facts, ours: Ours) -> Planned:
@@ -91,6 +92,12 @@ def _plan(todo: list[tuple[str, Image, Image]], facts: Facts, ours: Ours) -> Pla
     other = tuple(n for n in names if _how(n, before) != _how(n, after))
     images = {path: then for path, now, then in todo if now.digest != then.digest}
     return planning.plan_of_files(changes, other, facts, ours), facts, images
+
+
+def _image(text: str | None, now: Image) -> Image:
+    """What is left of a file that holds lines of ours; its owner and mode stay."""
+    data = (text or "").encode("utf-8", "surrogateescape")
+    return Image("absent") if text is None else msgspec.structs.replace(now, data=data)
 
 
 def _how(name: str, managed: Managed) -> tuple[str | None, bool]:

@@ -46,6 +46,11 @@ def state_of(job: Job | None) -> tuple[str, str]:
     return ("failed" if failed else "inactive"), job.state or "not running"
 
 
+def invocation(label: str, pid: int | None, started: float | None) -> str:
+    """What tells one run of a server from another."""
+    return f"{label}/{pid}/{started or 0:.2f}" if pid else ""
+
+
 def given(job: Job) -> dict[str, str]:
     """A loaded job's own variables: those of its plist as it was when it was loaded."""
     return {k: v for k, v in job.environment.items() if k not in _ADDED}

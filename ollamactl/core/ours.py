@@ -29,6 +29,10 @@ class Ours(Protocol):
         """Our files, there or not."""
         ...
 
+    def without(self) -> dict[str, str | None]:
+        """Our files with nothing of ours in them; None: gone."""
+        ...
+
     def managed(self, texts: Mapping[str, str | None] | None = None) -> Managed:
         """What they manage; with `texts`, if these stood in them."""
         ...

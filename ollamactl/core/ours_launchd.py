@@ -43,6 +43,12 @@ class LaunchdFiles(msgspec.Struct, frozen=True):
     def paths(self) -> tuple[str, ...]:
         return (self.launch.own_file,)
 
+    def without(self) -> dict[str, str | None]:
+        """brew's environment file is the user's: what is not ours stays in it."""
+        text = self.text
+        kept = launchd.with_block(text, Managed()) if self.launch.holds == "brew-file" and text is not None else None
+        return {self.launch.own_file: kept}
+
     def managed(self, texts: Mapping[str, str | None] | None = None) -> Managed:
         text = (texts or {}).get(self.launch.own_file, self.text)
         return launchd.managed(self.launch.holds, text)

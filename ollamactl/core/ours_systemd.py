@@ -49,6 +49,9 @@ class UnitFiles(msgspec.Struct, frozen=True):
     def paths(self) -> tuple[str, str]:
         return dropin.dropin_path(self.unit), dropin.env_file_path(self.unit)
 
+    def without(self) -> dict[str, str | None]:
+        return dict.fromkeys(self.paths)
+
     def managed(self, texts: Mapping[str, str | None] | None = None) -> Managed:
         now = dict(zip(self.paths, self.own, strict=True)) | dict(texts or {})
         return dropin.managed(self.unit, now[self.paths[0]], now[self.paths[1]])

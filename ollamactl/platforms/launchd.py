@@ -14,10 +14,10 @@ import msgspec
 
 from ollamactl.core import launchd as rules
 from ollamactl.core.dropin import Managed
-from ollamactl.core.facts import Brew, Launch, Service, Session
+from ollamactl.core.facts import Brew, Launch, Process, Service, Session
 from ollamactl.core.feeds import Collector
 from ollamactl.core.feeds.collector import Unknown
-from ollamactl.core.feeds.mac import loaded
+from ollamactl.core.feeds.mac import loaded, process_of, serving
 from ollamactl.core.parse import launchctl
 from ollamactl.core.source import Host, Reading, Source, file
 from ollamactl.errors import Failure
@@ -78,6 +78,7 @@ class Launchd:
         self._host = _Remembering(host)
         self._names: dict[str, set[str]] = {}  # of each server: variables of the session that are ours to change
         self._unit = ""
+        self._found: dict[str, Launch] = {}
 
     # -- what is there --
 
@@ -85,6 +86,7 @@ class Launchd:
         return Collector(self._host, unit)
 
     def _launch(self, unit: str) -> Launch:
+        self._found.pop(unit, None)  # what is asked for anew may have changed
         collector = self._collector(unit)
         found: Launch | None = collector.get("launch")
         if found is None:
@@ -92,21 +94,31 @@ class Launchd:
         return found
 
     def state(self, unit: str) -> State:
+        """Asked often: the job alone, or the app's server."""
+        has = self._found.get(unit) or self._found.setdefault(unit, self._launch(unit))
         collector = self._collector(unit)
-        has: Service | None = collector.get("service")
-        if has is None:
-            if collector.missing["service"].kind == "absent":
-                return State("inactive", "gone", "", 0, 0, load="not-found")
-            raise Failure(f"{unit}: {collector.missing['service']}", id="launchd")
+        if has.kind in ("app", "hand"):
+            pid, label, restarts = self._server_pid(has), unit, 0
+            active, sub = ("active", "running") if pid else ("inactive", "not running")
+        else:
+            ours = has.holds == "plist" and self._text(has.own_file) is not None
+            label = has.own_label if ours else has.label
+            job = self._job(has.domain, label) if label else None
+            active, sub = rules.state_of(job)
+            pid = serving(collector, job.pid if job else None, has.program)
+            restarts = max(0, job.runs - 1) if job else 0
+        process = process_of(collector, pid)
         return State(
-            active=has.active_state,
-            sub=has.sub_state,
-            invocation=has.invocation_id,
-            main_pid=has.main_pid,
-            n_restarts=has.n_restarts,
-            need_reload=has.need_daemon_reload,
-            load=has.load_state,
+            active=active,
+            sub=sub,
+            invocation=rules.invocation(label, pid, process.started if process else None),
+            main_pid=pid or 0,
+            n_restarts=restarts,
         )
+
+    def _server_pid(self, has: Launch) -> int | None:
+        servers: tuple[Process, ...] = self._collector("").get("servers") or ()
+        return next((p.pid for p in servers if has.program[0] in (p.exe, *p.argv[:1])), None)
 
     def restart_commands(self, unit: str) -> tuple[str, ...]:
         """What a person types for it."""

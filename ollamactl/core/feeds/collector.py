@@ -50,7 +50,7 @@ class Collector:
     def begin(self, *fields: str) -> None:
         """Starts the readings of these fields that stand on no other fact, where the host can read several at once."""
         begin = getattr(self.host, "begin", None)
-        if begin is not None:
+        if begin is not None and not self._mac():
             wanted = [f for f in fields if f in AHEAD and f not in self.known and f not in self.missing]
             sources = {s.key: s for f in wanted for s in AHEAD[f](self) if s.key not in self._kept}
             self._begun |= {key: begin(s) for key, s in sources.items() if key not in self._begun}
@@ -86,18 +86,28 @@ class Collector:
         return self.known[field]
 
     def _feed(self, field: str) -> Feed:
-        """The feed of a field: on a Mac, the one that asks launchd where there is one."""
-        host = self.get("system") if field != "system" else None
-        if host is not None and host.os == "darwin":
-            import ollamactl.core.feeds.mac
-            import ollamactl.core.feeds.mac_files
-            import ollamactl.core.feeds.mac_memory  # noqa: F401 - they register themselves
+        """The feed of a field: on a Mac, the one that asks launchd where there is one; of a container that is named
+        like a unit, the one that asks its engine."""
+        if self.unit.startswith("compose:"):
+            import ollamactl.core.feeds.boxes  # noqa: F401 - they register themselves
 
-            if field in MAC:
-                return MAC[field]
+            if field in BOX:
+                return BOX[field]
+        if field != "system" and self._mac() and field in MAC:
+            return MAC[field]
         if field not in FEEDS:
             raise Unknown(Missing("unsupported", "this is no Mac"))
         return FEEDS[field]
+
+    def _mac(self) -> bool:
+        host = self.get("system")
+        if host is None or host.os != "darwin":
+            return False
+        import ollamactl.core.feeds.mac
+        import ollamactl.core.feeds.mac_files
+        import ollamactl.core.feeds.mac_memory  # noqa: F401 - they register themselves
+
+        return True
 
     def need(self, field: str) -> Any:
         """A fact that another stands on; raises Unknown with its reason."""
@@ -121,6 +131,7 @@ class Collector:
 Feed = Callable[[Collector], Any]
 FEEDS: dict[str, Feed] = {}
 AHEAD: dict[str, Callable[[Collector], tuple[Source, ...]]] = {}  # what a feed reads whatever other facts are
+BOX: dict[str, Feed] = {}  # what is read another way of a container of a compose project
 MAC: dict[str, Feed] = {}  # what is read another way there, and what there is only there
 
 
@@ -137,6 +148,11 @@ def ahead(sources: Callable[[Collector], tuple[Source, ...]]) -> Callable[[Feed]
         return function
 
     return mark
+
+
+def box(function: Callable[[Collector], T]) -> Callable[[Collector], T]:
+    BOX[function.__name__] = function
+    return function
 
 
 def mac(function: Callable[[Collector], T]) -> Callable[[Collector], T]:

@@ -147,14 +147,16 @@ def _of_plist(c: Collector, has: Session, path: str, one: LaunchPlist, domain: s
         own_file=own_file,
         holds="brew-file" if holds == "brew-file" else "plist",
         managed=not launchd.managed(holds, there).empty,
-        pid=_serving(c, job.pid) if job else None,
+        pid=serving(c, job.pid, one.program) if job else None,
         program=one.program,
         log=one.stderr or one.stdout,
     )
 
 
-def _serving(c: Collector, pid: int | None) -> int | None:
+def serving(c: Collector, pid: int | None, program: tuple[str, ...]) -> int | None:
     """The server of a job: its process, or the child of the shell that it is."""
+    if not pid or (program and program[0].rpartition("/")[2] == "ollama"):
+        return pid
     servers: tuple[Process, ...] = c.get("servers") or ()
     return next((p.pid for p in servers if pid and p.ppid == pid and p.pid != pid), pid)
 
@@ -190,7 +192,7 @@ def _program_of(process: Process) -> str:
 
 def _app_pid(c: Collector, has: Session) -> int | None:
     """The app where its server does not run: launchd lists what was opened."""
-    rows = launchctl.parse_domain(c.read(command("launchctl", "print", domain_of(has), any_exit=True)).text).services
+    rows = launchctl.parse_domain(c.once(command("launchctl", "print", domain_of(has), any_exit=True)).text).services
     return next((r.pid for r in rows if r.pid and r.label.startswith("application.com.electron.ollama.")), None)
 
 
@@ -229,7 +231,7 @@ def _text(c: Collector, path: str) -> str | None:
 
 def loaded(c: Collector, domain: str, label: str) -> Job | None:
     """A job as launchd has it; None where it is not loaded. Raises Unknown where launchctl can't tell."""
-    reading = c.read(command("launchctl", "print", f"{domain}/{label}", any_exit=True))
+    reading = c.once(command("launchctl", "print", f"{domain}/{label}", any_exit=True))
     if reading.missing is not None:
         raise Unknown(reading.missing)
     if reading.status in NOT_LOADED:
@@ -307,7 +309,7 @@ def service(c: Collector) -> Service:
     active, sub = launchd.state_of(running)
     if has.kind in ("app", "hand"):
         active, sub = ("active", "running") if has.pid else ("inactive", "not running")
-    process: Process | None = c.record(native("process", str(has.pid)), Process) if has.pid else None
+    process = process_of(c, has.pid)
     label = running.target.rpartition("/")[2] if running else has.label
     since = process.started if process else None
     stale = bool(running) and has.holds == "plist" and _changed(c, has, running)
@@ -321,7 +323,7 @@ def service(c: Collector) -> Service:
         fragment_path=has.plist or has.app,
         dropin_paths=(has.own_file,) if has.managed else (),
         need_daemon_reload=stale,
-        invocation_id=f"{label or has.unit}/{has.pid}/{since or 0:.2f}" if has.pid else "",
+        invocation_id=launchd.invocation(label or has.unit, has.pid, since),
         main_pid=has.pid or 0,
         n_restarts=max(0, running.runs - 1) if running else 0,
         result=running.last_signal or f"exit {running.last_exit}" if running and running.last_exit else "",
@@ -342,6 +344,14 @@ def service(c: Collector) -> Service:
         restart_commands=launchd.restart_commands(has, label),
         managed=_managed(c, has),
     )
+
+
+def process_of(c: Collector, pid: int | None) -> Process | None:
+    """A process; None where it has ended meanwhile."""
+    try:
+        return c.record(native("process", str(pid)), Process) if pid else None
+    except Unknown:
+        return None
 
 
 def _managed(c: Collector, has: Launch) -> dict[str, str | None]:

@@ -82,7 +82,7 @@ def env_files(c: Collector) -> tuple[EnvFile, ...]:
 def manager_environment(c: Collector) -> dict[str, str]:
     """What launchd gives to processes that the domain starts from now on (`launchctl setenv` is in it)."""
     has: Launch = c.need("launch")
-    reading = c.read(command("launchctl", "print", has.domain, any_exit=True))
+    reading = c.once(command("launchctl", "print", has.domain, any_exit=True))
     if reading.missing is not None:
         raise Unknown(reading.missing)
     if reading.status:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import msgspec
+
 from ollamactl.core.facts import Record
 
 MOST = 100_000  # requests that a queue may ever hold
@@ -126,15 +128,6 @@ def erlang_c(slots: int, offered: float) -> float:
     return blocked / (1 - offered / slots * (1 - blocked))
 
 
-def slots_for(rate: float, of: Service, wait: float, most: int = 1024) -> int | None:
-    """The fewest slots at which the mean wait is at most `wait`; None if `most` are too few. The service time is taken
-    as it is: on one GPU it grows with the slots, so measure at the count that comes out."""
-    for slots in range(max(1, math.ceil(rate * of.mean)), most + 1):
-        if load(rate, slots, of).wait <= wait:
-            return slots
-    return None
-
-
 class Turned(Record, frozen=True, kw_only=True):
     """With a queue that has an end: who finds it full is turned away."""
 
@@ -156,6 +149,17 @@ def with_limit(rate: float, slots: int, queue: int, of: Service) -> Turned:
     waiting = sum((n - slots) * w for n, w in enumerate(weights) if n > slots) / total
     served = rate * (1 - refused)
     return Turned(refused=refused, served=served, wait=waiting / served)
+
+
+def slots_for(rate: float, of: Service, patience: float, share: float = 0.95, most: int = 1024) -> int | None:
+    """The fewest slots at which at most 1 − `share` of the arrivals find a queue full that is as long as `patience`
+    allows; None if `most` are too few. The service time is taken as it is: on one GPU it grows with the slots, so
+    measure at the count that comes out."""
+    for slots in range(1, most + 1):
+        queue = room(patience, slots, of, share).queue
+        if with_limit(rate, slots, queue, of).refused <= 1 - share:
+            return slots
+    return None
 
 
 # -- another kind of server --
@@ -207,3 +211,51 @@ def quantile(share: float) -> float:
         (((d[0] * q + d[1]) * q + d[2]) * q + d[3]) * q + 1
     )
     return low if share < 0.5 else -low
+
+
+# -- all of it --
+
+
+class Demand(Record, frozen=True, kw_only=True):
+    """What clients of some patience can expect. The last five are None where no rate of arrivals was given, nothing
+    says how many slots fit, or no lengths were measured. `needed` None beside a `rate`: no number would do."""
+
+    service: Service
+    room: Room
+    rate: float | None = None
+    load: Load | None = None
+    turned: Turned | None = None  # with the queue of `room`
+    needed: int | None = None  # slots that would do
+    fits: int | None = None  # slots that the memory holds
+    paged: Paged | None = None
+
+    @property
+    def met(self) -> bool:
+        """Whether the slots meet the demand, as far as one is known."""
+        return self.rate is None or (self.needed is not None and self.needed <= self.room.slots)
+
+
+def demand(
+    patience: float,
+    slots: int,
+    of: Service,
+    *,
+    share: float = 0.95,
+    rate: float | None = None,
+    fits: int | None = None,
+    context: int = 0,
+    lengths: Sequence[int] = (),
+) -> Demand:
+    """`context`: tokens that each slot keeps ready; `lengths`: tokens of measured sequences, prompt and reply."""
+    found = Demand(
+        service=of, room=room(patience, slots, of, share), fits=fits, paged=paged(slots, context, lengths, share)
+    )
+    if rate is None:
+        return found
+    return msgspec.structs.replace(
+        found,
+        rate=rate,
+        load=load(rate, slots, of),
+        turned=with_limit(rate, slots, found.room.queue, of),
+        needed=slots_for(rate, of, patience, share),
+    )

@@ -141,27 +141,31 @@ def test_erlangs_own_tables() -> None:
     assert queueing.erlang_c(100, 90.0) == pytest.approx(0.2169, abs=5e-4)
 
 
-def test_the_fewest_slots_for_a_rate() -> None:
-    of = Service(mean=10.0, variation=1.0)
-    found = queueing.slots_for(0.5, of, 2.0)
-    assert found is not None
-    assert queueing.load(0.5, found, of).wait <= 2.0 < queueing.load(0.5, found - 1, of).wait
-    assert queueing.slots_for(500.0, of, 2.0, most=64) is None
+@pytest.mark.parametrize(("patience", "rate"), [(60.0, 0.5), (25.0, 1.0), (12.0, 0.3)])
+def test_the_fewest_slots_for_a_rate(patience: float, rate: float) -> None:
+    of = Service(mean=MEAN, variation=1.0)
+    found = queueing.slots_for(rate, of, patience)
+    assert found is not None and found > 1
+
+    def refused(slots: int) -> float:
+        run = Run(rate, slots, queueing.room(patience, slots, of).queue, 1.0, 100_000)
+        return run.refused / run.count
+
+    assert refused(found) <= 0.055
+    assert refused(found - 1) > 0.05
+    assert queueing.slots_for(500.0, of, patience, most=64) is None
 
 
-@pytest.mark.parametrize(("slots", "queue", "load"), [(1, 0, 2.0), (2, 4, 1.0), (4, 8, 0.9), (4, 8, 2.5)])
-def test_a_queue_with_an_end_refuses(slots: int, queue: int, load: float) -> None:
-    rate = load * slots / MEAN
-    found = queueing.with_limit(rate, slots, queue, Service(mean=MEAN, variation=1.0))
-    run = Run(rate, slots, queue, 1.0, 150_000)
-    assert run.refused / run.count == pytest.approx(found.refused, rel=0.03, abs=0.002)
-    assert statistics.fmean(run.waits) == pytest.approx(found.wait, rel=0.04, abs=0.01)
-    assert found.served == pytest.approx(rate * (1 - found.refused))
-
-
-def test_a_long_queue_overflows_no_number() -> None:
-    found = queueing.with_limit(50.0, 256, 20_000, Service(mean=10.0))
-    assert found.refused == pytest.approx(1 - 25.6 / 50, rel=1e-3)
+def test_a_demand_that_slots_meet_or_do_not() -> None:
+    of = Service(mean=MEAN, variation=0.3, samples=20)
+    alone = queueing.demand(60.0, 4, of)
+    assert alone.met and (alone.load, alone.turned, alone.needed, alone.paged) == (None, None, None, None)
+    light = queueing.demand(60.0, 4, of, rate=0.2, fits=8, context=8192, lengths=[500] * 9)
+    assert light.met and light.load and light.load.busy == 0.5 and light.turned and light.turned.refused < 0.01
+    heavy = queueing.demand(60.0, 4, of, rate=2.0, fits=8, context=8192, lengths=[500] * 9)
+    assert not heavy.met and heavy.needed and heavy.needed > 8
+    assert heavy.load and heavy.load.wait == math.inf and heavy.turned and heavy.turned.refused > 0.7
+    assert heavy.paged and heavy.paged.sequences == 4 * 8192 // 512 and heavy.paged.worth_it
 
 
 # -- measured times --

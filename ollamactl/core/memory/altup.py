@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ollamactl.core.memory import gemma
 from ollamactl.core.memory.graph import Tensor
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def block(b: Builder, inp: Tensor, layer: Layer, block: Block, number: int) -> T
     cur = b.matrix(e, b.same(up, b.same(gate)), block, "ffn_down")
     cur = b.same(b.norm(cur, block, "post_ffw_norm.weight"), attended)
     corrected = _correct(b, predictions, cur, block)
-    first = b.per_layer_part(b.same(_slice(b, corrected)), block)
+    first = gemma.per_layer_part(b, b.same(_slice(b, corrected)), block, False)
     rest = b.view(corrected, "others", 1)
     rest = Tensor(F * (count - 1) * e * tok, (rest, first), inplace=True, layout=("others", tok))
     return b.make(count * e, b.view(corrected, "first"), rest)

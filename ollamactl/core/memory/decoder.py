@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ollamactl.core.memory import altup, delta, encoder, hybrid, latent, recurrent, rwkv
+from ollamactl.core.memory import altup, delta, encoder, gemma, hybrid, latent, recurrent, rwkv
 from ollamactl.core.memory.ggml import quantized, row_bytes
-from ollamactl.core.memory.graph import Graph as Nodes
 from ollamactl.core.memory.graph import ALIGNMENT, HOST_ALIGNMENT, Tensor, in_parts, peak
+from ollamactl.core.memory.graph import Graph as Nodes
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.compute import Graph
@@ -52,12 +52,16 @@ class Builder:
         # Fewer in the last block after its attention, and where only the output is.
         self.rows = tok if self.part.blocks or self.late in ("before", "after") else self.out
         embedding = F * hyper.embedding * self.rows
+        self.per_layer: gemma.PerLayer | None = None
         if on_host:
             tokens, self.place = self.new_input(4 * tok), self.new_input(embedding)
             self.place.output = True  # for embeddings as input: never read here, never given back
-            self.embedding = self.nodes.expand(Tensor(embedding, (tokens,)))
-        if graph.engine == NEWEST and self.part.first and (on_host or not hyper.family.positions):
-            self.mix(embedding, on_host)  # with learned positions, looked up after it, it stays on the host
+            self.embedding = Tensor(embedding, (tokens,))
+            if self.newest and gemma.per_layer_width(hyper) and not hyper.family.streams:
+                self.per_layer = gemma.PerLayer(self)
+            self.nodes.expand(self.embedding)
+        if self.newest and self.part.first and (on_host or not (hyper.family.positions or hyper.family.streams)):
+            self.mix(embedding, on_host)  # where something is looked up after it, it stays on the host
         if not on_host:
             self.embedding = self.new_input(embedding)
         self.positions = self.new_input(4 * tok * hyper.position_parts)
@@ -76,8 +80,12 @@ class Builder:
         self.outputs = self.new_input(4 * self.out)
         self.states = self.new_input(4 * graph.slots)
         self.state_numbers: dict[str, Tensor] = {}
-        self.per_layer: Tensor | None = None
         self.first_value: Tensor | None = None  # of RWKV 7: every block mixes the first one's values in
+
+    @property
+    def scaled_on_host(self) -> bool:
+        """Whether the embeddings come to the device scaled: where something is looked up after that."""
+        return self.newest and self.hyper.family.streams and not self.on_host
 
     @property
     def newest(self) -> bool:
@@ -99,12 +107,13 @@ class Builder:
         layers = [x for x in self.hyper.layers if x.k and (swa is None or x.swa == swa)]
         keys, values = {x.key for x in layers}, {x.value for x in layers if x.v}
         turn_k = turn_v = None
-        if quantized(self.graph.type_k) and len(keys) == 1 and not next(iter(keys)) % 64:
+        first = self.hyper.layers[0]  # whose widths decide for all
+        if quantized(self.graph.type_k) and len(keys) == 1 and not first.key % 64:
             side = 64
             while next(iter(keys)) % (2 * side) == 0:
                 side *= 2
             turn_k = self.new_input(F * side * side)
-        if quantized(self.graph.type_v) and len(values) == 1 and not next(iter(values)) % 64:
+        if quantized(self.graph.type_v) and len(values) == 1 and not first.value % 64:
             turn_v = self.new_input(F * 64 * 64)
         return turn_k, turn_v
 
@@ -356,7 +365,7 @@ class Builder:
         if self.hyper.family.norm_weights(keys):
             flat = self.view(weights, (used, rows))
             total = self.make(1, flat)
-            total = Tensor(total.size, (total,), layout=(1, rows))
+            total = self.view(total, (1, rows))
             weights = self.view(Tensor(flat.size, (flat, total), inplace=True, layout=flat.layout), (1, used, rows))
         if float(keys.get("expert_weights_scale", 0.0)) not in (0.0, 1.0):
             weights = self.same(weights)
@@ -465,14 +474,16 @@ class Builder:
         residual = self.added(cur, inp, "attention")
         if not block.feeds:
             return residual
-        cur = self.norm(residual, block, before)
-        cur = self.mixed(cur, layer, block)
+        if "pre_ffw_norm_2.weight" in block.widths:
+            cur = gemma.two_feeds(self, residual, layer, block)
+        else:
+            cur = self.mixed(self.norm(residual, block, before), layer, block)
         cur = self.norm(cur, block, "post_ffw_norm.weight")
         if last and self.late == "sum":
             self.rows = self.out
             cur, residual = self.picked_rows(cur), self.picked_rows(residual)
         cur = self.added(self.scaled_residual(cur), residual, "feed-forward")
-        return self.add_per_layer(cur, block) if self.per_layer_width else cur
+        return gemma.with_per_layer(self, cur, block, last) if gemma.per_layer_width(self.hyper) else cur
 
     def block_with_gaps(self, inp: Tensor, layer: Layer, block: Block, last: bool) -> Tensor:
         """A pruned block (src/models/deci.cpp): without attention, with one matrix for it, or without feed-forward."""
@@ -508,32 +519,6 @@ class Builder:
             return ""
         return "" if how == "shared" and "ffn_norm.weight" in block.widths else how
 
-    # -- what the gemma4 E models add to every block --
-
-    @property
-    def per_layer_width(self) -> int:
-        return (
-            int(self.hyper.keys.get("embedding_length_per_layer_input", 0)) if self.hyper.family.per_layer_input else 0
-        )
-
-    def add_per_layer(self, cur: Tensor, block: Block) -> Tensor:
-        made = self.per_layer_part(cur, block)
-        cur = Tensor(cur.size, (cur, made), inplace=True, layout=cur.layout)
-        return self.same(cur) if "layer_output_scale.weight" in block.widths else cur
-
-    def per_layer_part(self, cur: Tensor, block: Block) -> Tensor:
-        """What the block's own slice of the per-layer embeddings makes of `cur`."""
-        width, tok = self.per_layer_width, self.tok
-        gate = self.same(self.make(width, cur))
-        if self.per_layer is None:
-            total = width * len(self.hyper.layers)
-            made = self.same(self.make(total, self.scaled))
-            made = self.same(self.same(self.view(made, (width, total // width, tok))))
-            made = self.same(self.same(made, self.table))
-            self.per_layer = self.make(total, self.view(made, "perm"))
-        gate = Tensor(gate.size, (gate, self.view(self.per_layer, "slice")), inplace=True, layout=gate.layout)
-        return self.norm(self.make(self.hyper.embedding, gate), block, "post_norm.weight")
-
     def learned_positions(self) -> Tensor:
         """Rows of the table of positions, looked up on the host."""
         width = self.hyper.embedding
@@ -548,18 +533,8 @@ class Builder:
         hyper = self.hyper
         cur = self.embedding
         cur.layout = (hyper.embedding, self.rows)
-        if self.per_layer_width:
-            total = self.per_layer_width * len(hyper.layers)
-            table = (
-                self.nodes.expand(Tensor(F * total * self.tok))
-                if self.on_host
-                else self.new_input(F * total * self.tok)
-            )
-            self.table = self.same(self.view(table, "table") if self.on_host else table)
-            if self.graph.engine == NEWEST:
-                self.table = self.view(self.table, "scaled table")
-            else:
-                self.nodes.expand(self.table)
+        if gemma.per_layer_width(hyper) and self.per_layer is None:
+            self.per_layer = gemma.PerLayer(self)
         if self.part.first:
             if hyper.family.token_types:
                 cur = self.same(cur, self.new_input(F * hyper.embedding))
@@ -568,11 +543,12 @@ class Builder:
                 cur = self.same(rows, cur) if hyper.family.encoder else self.same(cur, rows)
         if hyper.keys.get("embedding_scale") and self.part.first:
             cur = self.nodes.expand(self.same(cur))
-        if hyper.family.scaled_input and self.part.first:
+        if hyper.family.scaled_input and self.part.first and not self.scaled_on_host:
             cur = self.same(cur)
         if hyper.family.input_norm and self.part.first:
             cur = self.same(self.same(self.normed(cur)))
-        self.scaled = cur
+        if self.per_layer is not None:
+            self.per_layer.given = cur
         if hyper.family.streams and self.part.first:
             cur = altup.stacked(self, cur)
         last = hyper.blocks - 1

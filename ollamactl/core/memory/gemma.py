@@ -1,0 +1,71 @@
+"""What the blocks of Gemma 3n and Gemma 4 have beside attention and feed-forward (src/models/gemma4.cpp)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ollamactl.core.memory.graph import Tensor
+
+if TYPE_CHECKING:
+    from ollamactl.core.memory.decoder import Builder
+    from ollamactl.core.memory.model import Block, Hyper, Layer
+
+F = 4
+
+
+def per_layer_width(hyper: Hyper) -> int:
+    """Width of the embeddings that every block has of its own; 0 where there are none."""
+    return int(hyper.keys.get("embedding_length_per_layer_input", 0)) if hyper.family.per_layer_input else 0
+
+
+class PerLayer:
+    """The embeddings of all blocks: rows of a table and a part that is made of the tokens' embeddings (`given`)."""
+
+    def __init__(self, b: Builder) -> None:
+        self.b, self.width = b, per_layer_width(b.hyper)
+        self.total = self.width * len(b.hyper.layers)
+        self.made: Tensor | None = None
+        self.given: Tensor = b.embedding
+        size = F * self.total * b.tok
+        rows = b.nodes.expand(Tensor(size)) if b.on_host else b.new_input(size)
+        if b.newest and not b.hyper.family.streams:  # scaled only where it is used
+            self.table = b.same(rows)
+        else:
+            self.table = b.nodes.expand(b.same(b.view(rows, "table") if b.on_host else rows))
+
+    def all(self) -> Tensor:
+        """The embeddings of all blocks, made where the first block needs them."""
+        if self.made is None:
+            b = self.b
+            made = b.same(b.make(self.total, self.given, rows=b.tok))
+            made = b.same(b.same(b.view(made, (self.width, self.total // self.width, b.tok))))
+            made = b.same(b.same(made, self.table))
+            self.made = b.make(self.total, b.view(made, "perm"), rows=b.tok)
+        return self.made
+
+
+def per_layer_part(b: Builder, cur: Tensor, block: Block, last: bool) -> Tensor:
+    """What the block's own slice of the per-layer embeddings makes of `cur`."""
+    assert b.per_layer is not None
+    gate = b.same(b.make(b.per_layer.width, cur))
+    own = b.view(b.per_layer.all(), "slice")
+    if last and b.rows != b.tok:
+        own = b.make(b.per_layer.width, own, b.outputs)
+    gate = Tensor(gate.size, (gate, own), inplace=True, layout=gate.layout)
+    return b.norm(b.make(b.hyper.embedding, gate), block, "post_norm.weight")
+
+
+def with_per_layer(b: Builder, cur: Tensor, block: Block, last: bool) -> Tensor:
+    made = per_layer_part(b, cur, block, last)
+    cur = Tensor(cur.size, (cur, made), inplace=True, layout=cur.layout)
+    return b.same(cur) if "layer_output_scale.weight" in block.widths else cur
+
+
+def two_feeds(b: Builder, residual: Tensor, layer: Layer, block: Block) -> Tensor:
+    """A dense feed-forward and experts beside each other, each with norms of its own; the router sees the residual."""
+    routed = b.same(b.same(b.normed(residual)))
+    experts = b.experts(b.norm(residual, block, "pre_ffw_norm_2.weight"), layer, block, routed=routed)
+    dense = b.feed_forward(b.norm(residual, block, "ffn_norm.weight"), layer, block)
+    dense = b.norm(dense, block, "post_ffw_norm_1.weight")
+    experts = b.norm(experts, block, "post_ffw_norm_2.weight")
+    return Tensor(dense.size, (dense, experts), inplace=True, layout=dense.layout)

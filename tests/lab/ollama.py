@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import json
 import shlex
 import sys
@@ -23,8 +25,18 @@ def stage() -> tuple[Path, set[Path]]:
     folders that its account has to get through: an interpreter may live in the home of root."""
     root = CHECKOUT / ".cache" / "lab-root"
     root.mkdir(parents=True, exist_ok=True)
-    installed = standin.install(root)
-    ways = {parent for path in (root, *installed.needed) for parent in (path, *path.parents) if parent.is_dir()}
+    sources = sorted(path for path in Path(standin.__file__).parent.rglob("*") if path.suffix in (".py", ".c"))
+    digest = hashlib.sha256(sys.executable.encode() + b"".join(path.read_bytes() for path in sources)).hexdigest()
+    stamp = root.with_suffix(".json")
+    with open(root.with_suffix(".lock"), "w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # machines of other runs copy from it: it is laid anew only where it changed
+        known = json.loads(stamp.read_text()) if stamp.exists() else {}
+        if known.get("digest") != digest:
+            stamp.unlink(missing_ok=True)
+            known = {"digest": digest, "needed": [str(path) for path in standin.install(root).needed]}
+            stamp.write_text(json.dumps(known))
+    needed = [root, *map(Path, known["needed"])]
+    ways = {parent for path in needed for parent in (path, *path.parents) if parent.is_dir()}
     return root, ways
 
 

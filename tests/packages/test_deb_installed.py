@@ -71,7 +71,7 @@ def test_bash_completion(host: Machine) -> None:
     script = """
 . /usr/share/bash-completion/completions/ollamactl
 COMP_WORDS=(ollamactl ro); COMP_CWORD=1; _ollamactl_completion ollamactl; echo "${COMPREPLY[@]}"
-COMP_WORDS=(ollamactl apply --par); COMP_CWORD=2; _ollamactl_completion ollamactl; echo "${COMPREPLY[@]}"
+COMPREPLY=(); COMP_WORDS=(ollamactl apply --par); COMP_CWORD=2; _ollamactl_completion ollamactl; echo "${COMPREPLY[@]}"
 """
     assert host.run(["bash", "-c", script]).stdout.split() == ["rollback", "--parallel"]
 

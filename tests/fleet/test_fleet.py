@@ -1,0 +1,236 @@
+"""The collection on several real hosts over ssh, from the installation to a host that goes away in the middle.
+
+The tests build on each other: the fleet is installed once, in order of this file.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ollamactl import __version__
+from tests.lab import ollama
+
+from .control import Controller, Run, tasks
+from .hosts import Fleet
+
+pytestmark = pytest.mark.lab
+GATE = "/run/load-gate"
+PORT = "127.0.0.1:11500"
+
+
+def role(**profile: Any) -> list[dict[str, Any]]:
+    """The role on all hosts."""
+    variables = {"ollamactl_profile": profile} if profile else {}
+    return tasks({"include_role": {"name": "ollamactl.host.ollamactl"}, "vars": variables})
+
+
+def config(hosts: str = "ollama", **options: Any) -> list[dict[str, Any]]:
+    """The module alone."""
+    return tasks({"ollamactl.host.config": options}, hosts=hosts)
+
+
+def traces(fleet: Fleet) -> dict[str, tuple[str, str]]:
+    return {name: (host.etc(), host.invocation()) for name, host in fleet.hosts.items()}
+
+
+def slots(fleet: Fleet) -> dict[str, str]:
+    return {name: host.environ().get("OLLAMA_NUM_PARALLEL", "") for name, host in fleet.hosts.items()}
+
+
+def until(true: Callable[[], bool], seconds: float = 90) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def well(run: Run) -> None:
+    assert run.code == 0, run.output
+
+
+def test_check_mode_before_the_installation_says_so_and_leaves_no_trace(fleet: Fleet, controller: Controller) -> None:
+    before = traces(fleet)
+    run = controller.play(role(parallel=2), "--check", "--diff")
+    well(run)
+    assert all(run.of(name)["changed"] for name in fleet.hosts)
+    assert "not installed" in run.output
+    assert traces(fleet) == before
+
+
+def test_the_role_installs_from_the_package(fleet: Fleet, controller: Controller) -> None:
+    well(controller.play(role()))
+    for host in fleet.hosts.values():
+        assert host.machine.run(["ollamactl", "--version"]).stdout == f"ollamactl {__version__}\n"
+        assert host.machine.run(["sh", "-c", "command -v gcc cc"], check=False).stdout == ""
+    again = controller.play(role())
+    well(again)
+    assert again.changed == dict.fromkeys(fleet.hosts, 0)
+
+
+def test_check_mode_shows_the_diff_and_leaves_no_trace(fleet: Fleet, controller: Controller) -> None:
+    before = traces(fleet)
+    run = controller.play(role(parallel=2, models=[ollama.CHAT]), "--check", "--diff")
+    well(run)
+    assert "+Environment=" in run.output and "zz-ollamactl.conf" in run.output
+    assert "-OLLAMA_NUM_PARALLEL=1" in run.output and "+OLLAMA_NUM_PARALLEL=2" in run.output
+    for name in fleet.hosts:
+        found = run.of(name)
+        assert found["changed"] and found["restarted"] and not found["rolled_back"]
+        (change,) = found["changes"]
+        assert (change["name"], change["now"], change["new"]) == ("OLLAMA_NUM_PARALLEL", "1", "2")
+    assert traces(fleet) == before
+
+
+def test_apply_on_all_hosts_at_once_and_nothing_the_second_time(fleet: Fleet, controller: Controller) -> None:
+    run = controller.play(role(parallel=2, models=[ollama.CHAT]), "--forks=3")
+    well(run)
+    applied = [r for r in run.results if r["action"] == "ollamactl.host.config"]
+    assert len(applied) == 3
+    assert max(r["started"] for r in applied) < min(r["ended"] for r in applied), "the hosts are served side by side"
+    for name in fleet.hosts:
+        found = run.of(name)
+        assert found["changed"] and found["restarted"] and found["status"] == "applied"
+        rows = {row["name"]: row["layers"] for row in found["settings"]}
+        assert (rows["OLLAMA_NUM_PARALLEL"]["process"], rows["OLLAMA_NUM_PARALLEL"]["runner"]) == ("2", "-np 2")
+    assert slots(fleet) == dict.fromkeys(fleet.hosts, "2")
+    before = traces(fleet)
+    again = controller.play(role(parallel=2, models=[ollama.CHAT]))
+    well(again)
+    assert again.changed == dict.fromkeys(fleet.hosts, 0)
+    assert traces(fleet) == before
+
+
+def test_what_only_looks_changes_nothing(fleet: Fleet, controller: Controller) -> None:
+    before = traces(fleet)
+    looks = [
+        {"ollamactl.host.info": {}},
+        {"ollamactl.host.doctor": {"fail_on": "never"}},
+        {"ollamactl.host.plan": {"model": ollama.CHAT, "parallel": ["1", "4"], "context_length": ["4k"]}},
+    ]
+    run = controller.play(tasks(*looks))
+    well(run)
+    assert run.changed == dict.fromkeys(fleet.hosts, 0)
+    for name in fleet.hosts:
+        info = run.of(name, "ollamactl.host.info")
+        assert info["unit"] == "ollama.service" and info["version"] and info["open_transaction"] == ""
+        assert [model["name"] for model in info["loaded"]] == [ollama.CHAT]
+        rows = {row["name"]: row["layers"] for row in info["settings"]}
+        assert rows["OLLAMA_NUM_PARALLEL"]["process"] == "2"
+        assert run.of(name, "ollamactl.host.doctor")["counts"]["error"] == 0
+        assert run.of(name, "ollamactl.host.plan")["plan"]
+    assert traces(fleet) == before
+
+
+def test_what_is_refused_fails_and_touches_nothing(fleet: Fleet, controller: Controller) -> None:
+    before = traces(fleet)
+    run = controller.play(config(hosts="alpha", settings={"OLLAMA_NUM_PARALEL": 4}))
+    found = run.of("alpha")
+    assert run.code == 2 and found["failed"] and not found["changed"] and found["exit_code"] == 6
+    assert found["errors"][0]["hint"] and "OLLAMA_NUM_PARALEL" in found["msg"]
+    assert traces(fleet) == before
+
+
+def test_secrets_are_shown_nowhere(fleet: Fleet, controller: Controller) -> None:
+    run = controller.play(config(hosts="alpha", secrets={"HTTPS_PROXY": "http://user:pa55word@10.213.0.1:3128"}),
+                          "--diff", "-vvv")  # fmt: skip
+    well(run)
+    assert fleet["alpha"].environ()["HTTPS_PROXY"].count("pa55word") == 1
+    assert "pa55word" not in run.output + json.dumps(run.results)
+    well(controller.play(config(hosts="alpha", release=["HTTPS_PROXY"])))
+    assert "HTTPS_PROXY" not in fleet["alpha"].environ()
+
+
+def test_a_held_port_fails_one_host_puts_it_back_and_ends_the_play(fleet: Fleet, controller: Controller) -> None:
+    holds = "import socket,time; s=socket.create_server(('127.0.0.1',11500)); print(1,flush=True); time.sleep(600)"
+    holder = fleet["beta"].machine.popen(["/usr/bin/python3", "-c", holds])
+    assert holder.stdout and holder.stdout.readline() == "1\n"
+    before = traces(fleet)
+    profile = {"ollamactl_profile": {"host": PORT, "override": ["port_taken", "port_in_use"]}}
+    run = controller.play("ollamactl.host.slots", "-e", json.dumps(profile))
+    assert run.code != 0
+    assert run.of("alpha")["status"] == "applied"
+    failed = run.of("beta")
+    assert failed["failed"] and failed["rolled_back"] and not failed["changed"], failed
+    assert failed["exit_code"] == 3 and failed["mismatches"] + [s for s in failed["steps"] if not s["ok"]]
+    assert not [r for r in run.results if r["host"] == "gamma"], "the play has stopped"
+    after = traces(fleet)
+    assert after["beta"][0] == before["beta"][0] and after["gamma"] == before["gamma"]
+    assert "OLLAMA_HOST" not in fleet["beta"].environ()
+    ollama.wait_answer(fleet["beta"].machine)
+    holder.kill()
+    holder.communicate()
+    well(controller.play(config(hosts="alpha", release=["OLLAMA_HOST"])))
+
+
+def test_the_report_names_what_has_drifted(fleet: Fleet, controller: Controller, tmp_path: Path) -> None:
+    path = tmp_path / "report.json"
+    profile = json.dumps({"ollamactl_profile": {"parallel": 2, "models": [ollama.CHAT]}})
+    well_now = controller.play("ollamactl.host.drift", "-e", profile, "-e", f"report={path}")
+    rows = {row["host"]: row for row in json.loads(path.read_text())["hosts"]}
+    assert well_now.code == 0, well_now.output + path.read_text()
+    assert all(row["ok"] and row["slots_effective"] == "2" for row in rows.values())
+    drop = "/etc/systemd/system/ollama.service.d/zzz-someone.conf"
+    fleet["beta"].machine.write(drop, "[Service]\nEnvironment=OLLAMA_NUM_PARALLEL=7\n")
+    before = traces(fleet)
+    run = controller.play("ollamactl.host.drift", "-e", profile, "-e", f"report={path}")
+    rows = {row["host"]: row for row in json.loads(path.read_text())["hosts"]}
+    assert run.code == 2, run.output
+    assert [name for name, row in rows.items() if not row["ok"]] == ["beta"]
+    assert rows["beta"]["mismatches"] and rows["beta"]["headroom"]["host_memory"] > 0
+    assert traces(fleet) == before
+    fleet["beta"].machine.run(["rm", drop])
+    fleet["beta"].machine.run(["systemctl", "daemon-reload"])
+
+
+def test_a_host_that_goes_away_in_the_middle_is_found_restored(fleet: Fleet, controller: Controller) -> None:
+    gamma = fleet["gamma"].machine
+    before = fleet["gamma"].etc()
+    options = {"parallel": 3, "models": [ollama.CHAT], "settings": {"STANDIN_LOAD_GATE": GATE},
+               "override": ["foreign_variable"]}  # fmt: skip
+    for host in ("alpha", "beta"):
+        fleet[host].machine.run(["touch", GATE])
+    process = controller.start(config(**options))
+    until(lambda: gamma.run(["pgrep", "-f", "llama-server.*-np 3"], check=False).returncode == 0)
+    # Others look meanwhile: it is said that a change is open, and it stays open.
+    looked = controller_of_its_own(controller).play(tasks({"ollamactl.host.info": {}}, hosts="gamma"))
+    well(looked)
+    assert looked.of("gamma", "ollamactl.host.info")["open_transaction"]
+    gamma.run(["systemctl", "kill", "--signal=KILL", "ssh.service"])
+    fleet["gamma"].cut_power()
+    run = controller.end(process)
+    assert run.code == 4 or run.stats["gamma"]["unreachable"] + run.stats["gamma"]["failures"] == 1, run.output
+    assert run.of("alpha")["status"] == run.of("beta")["status"] == "applied"
+    until(lambda: gamma.run(["test", "-e", "/var/lib/ollamactl/open.json"], check=False).returncode == 1)
+    assert fleet["gamma"].etc() == before
+    ollama.wait_answer(gamma)
+    assert fleet["gamma"].environ()["OLLAMA_NUM_PARALLEL"] == "2"
+    back = controller.play(tasks({"ollamactl.host.info": {}}, hosts="gamma"))
+    well(back)
+    assert back.of("gamma", "ollamactl.host.info")["open_transaction"] == ""
+
+
+def test_absent_takes_everything_away(fleet: Fleet, controller: Controller) -> None:
+    check = controller.play(config(state="absent"), "--check")
+    assert check.changed == dict.fromkeys(fleet.hosts, 1)
+    well(controller.play(config(state="absent")))
+    for host in fleet.hosts.values():
+        assert "OLLAMA_NUM_PARALLEL" not in host.environ()
+        assert host.machine.run(["ls", "/etc/systemd/system/ollama.service.d"], check=False).stdout == ""
+    again = controller.play(config(state="absent"))
+    well(again)
+    assert again.changed == dict.fromkeys(fleet.hosts, 0)
+
+
+def controller_of_its_own(controller: Controller) -> Controller:
+    """A second one beside a playbook that runs: it records elsewhere."""
+    import copy
+
+    other = copy.copy(controller)
+    other.name = "beside"
+    return other

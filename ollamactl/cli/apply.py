@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
@@ -52,6 +52,7 @@ def _setting_options(function: Any) -> Any:
 @click.option("--timeout", metavar="S", default=300.0, type=click.FloatRange(1, 86400), help="For a load. [300]")
 @click.option("--drain", metavar="S", type=click.FloatRange(0, 86400), help="Wait until no request is in flight.")
 @click.option("--cut", is_flag=True, help="With --drain: go on when the time is over.")
+@click.option("--watch", metavar="S", default=0.0, type=click.FloatRange(0, 86400), help="Undo if it dies in S more.")
 @click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
 @click.option("--start", is_flag=True, help="Start the service if it does not run.")
 @click.option("--override", "overrides", metavar="ID", multiple=True, help="Go ahead in spite of that refusal.")
@@ -68,6 +69,7 @@ def apply(
     timeout: float,
     drain: float | None,
     cut: bool,
+    watch: float,
     wait: float,
     start: bool,
     overrides: tuple[str, ...],
@@ -85,10 +87,13 @@ def apply(
     Exit codes: 0 applied and verified, or nothing to do · 3 failed, the host is as it was · 4 failed and not put
     back · 5 could not look · 6 refused, nothing touched.
     """
+    if cut and drain is None:
+        raise Failure("--cut goes with --drain SECONDS", hint="--drain 60 --cut", code=Exit.USAGE, id="usage")
     request = _request(flags, sets, unsets, releases, models, overrides, adopt)
+    how = _How(timeout, start, drain, cut, watch, wait)
     screen = screens.Apply(Terminal(), quiet=as_json, diff=diff)
     try:
-        return _apply(LiveHost(), unit, request, screen, check, as_json, timeout, start, drain, cut, wait)
+        return _apply(LiveHost(), unit, request, screen, how, check, as_json)
     except (Elsewhere, Failure) as error:
         found = error.advice if isinstance(error, Elsewhere) else _elsewhere(request, unit, error)
         if found is None:
@@ -118,18 +123,17 @@ def _elsewhere(request: Request, unit: str, error: Failure) -> Advice | None:
     return advice(request, collector.facts(("install", "containers", "system")))
 
 
+class _How(NamedTuple):
+    timeout: float
+    start: bool
+    drain: float | None
+    cut: bool
+    watch: float
+    wait: float
+
+
 def _apply(
-    host: LiveHost,
-    unit: str,
-    request: Request,
-    screen: screens.Apply,
-    check: bool,
-    as_json: bool,
-    timeout: float,
-    start: bool,
-    drain: float | None,
-    cut: bool,
-    wait: float,
+    host: LiveHost, unit: str, request: Request, screen: screens.Apply, how: _How, check: bool, as_json: bool
 ) -> int:
     if not check:
         platforms.of(host).may_change(host, unit, command_line())
@@ -139,21 +143,21 @@ def _apply(
     store = Store()
     with changing.signals_raise():
         try:
-            with store.lock(recorded_command(), wait, screen.waiting):
-                manager = platforms.of(host).manager(host)
+            with store.lock(recorded_command(), how.wait, screen.waiting):
+                manager, user = platforms.of(host).manager(host), os.environ.get("SUDO_USER", "")
                 context = Context(
-                    host, manager, store, screen, recorded_command(), os.environ.get("SUDO_USER", ""), timeout, start
+                    host, manager, store, screen, recorded_command(), user, how.timeout, how.start, how.watch
                 )
                 changing.recover_first(context, screen.interrupted_before)
                 plan = run.plan_now()
-                if plan.refused or (plan.empty and not start and not request.models):
+                if plan.refused or (plan.empty and not how.start and not request.models):
                     return screen.finish(plan, None, as_json)
                 if plan.empty and plan.running:
                     proven = changing.prove(context, plan, run.facts, request.models)
                     run.remember(proven)
                     return screen.finish(plan, proven, as_json)
                 screen.plan(plan, run.facts)
-                _drain(context, plan, drain, cut, screen)
+                _drain(context, plan, how.drain, how.cut, screen)
                 result = changing.change(context, plan, run.facts, request.models)
                 run.remember(result)
         except changing.Interrupted as stopped:

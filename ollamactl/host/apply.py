@@ -35,18 +35,17 @@ from ollamactl.host.context import (
     signals_wait,
 )
 from ollamactl.host.files import Image
-from ollamactl.host.journal import Entry, FileUndo, Kind, ModelBefore, ServiceBefore
-from ollamactl.host.serving import VERIFY, LoadFailed, NotServing, gather
+from ollamactl.host.journal import Entry, FileUndo, Kind, ServiceBefore
+from ollamactl.host.proving import PROOF, proof
+from ollamactl.host.serving import VERIFY, NotServing, gather
 from ollamactl.host.undo import recover, recover_first
 
 __all__ = [
     "Context", "Interrupted", "Kind", "Report", "Result", "change", "entry_for", "forward", "prove", "recover",
     "recover_first", "signals_raise", "signals_wait", "wait_for",
 ]  # fmt: skip
-PROOF = tuple(f for f in VERIFY if f != "connections")  # who waits proves nothing
 CONFIG = tuple(f for f in PROOF if f not in ("listeners", "runners", "loaded"))  # before any load
 PASSED = ("unit_files", "env_files", "manager_environment", "effective")  # what a start is given
-PROOF_KEEP_ALIVE = 300.0  # s that a model stays loaded which was loaded as a proof only
 
 
 def change(
@@ -100,7 +99,7 @@ def prove(ctx: Context, plan: Plan, before: Facts, models: tuple[str, ...]) -> R
     try:
         facts = gather(ctx.host, plan.unit, CONFIG)
         where = (facts.effective.value("OLLAMA_HOST") if facts.effective else None) or ""
-        found, facts, loaded = _prove(ctx, plan, before, _only(entry, models), models, where, facts)
+        found, facts, loaded = proof(ctx, plan, before, _only(entry, models), models, where, facts)
         wrong: tuple[Mismatch, ...] = ()
     except (Lost, Failure, OSError) as error:
         found, facts, loaded, wrong = Judgement(), before, (), undo.mismatches(error)
@@ -206,7 +205,7 @@ def forward(
     if plan.running and not plan.restart:
         facts = _check_config(ctx, plan, will)
         ctx.report.note(f"{plan.unit} keeps running: what it was started with stays the same")
-        return _prove(ctx, plan, before, _only(entry, models), models, ollama_host, facts)
+        return proof(ctx, plan, before, _only(entry, models), models, ollama_host, facts)
     began = time.monotonic()
     ctx.report.working("restarting")
     ctx.manager.reset_failed(plan.unit)
@@ -214,9 +213,9 @@ def forward(
         ctx.manager.restart(plan.unit, ctx.timeout)
     else:
         ctx.manager.start(plan.unit, ctx.timeout)
-    _wait_answer(ctx, plan.unit, ollama_host)
+    serves = _wait_answer(ctx, plan.unit, ollama_host).identity
     ctx.report.step("restarted, answers" if plan.running else "started, answers", seconds=time.monotonic() - began)
-    return _prove(ctx, plan, before, entry, models, ollama_host, _check_config(ctx, plan, will))
+    return proof(ctx, plan, before, entry, models, ollama_host, _check_config(ctx, plan, will), serves)
 
 
 def _cursor(ctx: Context, before: Facts) -> str:
@@ -260,9 +259,9 @@ def _check_effective(ctx: Context, plan: Plan, now: Collector) -> Facts:
     return facts
 
 
-def _wait_answer(ctx: Context, unit: str, ollama_host: str) -> None:
+def _wait_answer(ctx: Context, unit: str, ollama_host: str) -> serving.UnitState:
     try:
-        serving.wait_answer(ctx.host, ctx.manager, unit, ollama_host, min(60.0, ctx.timeout))
+        return serving.wait_answer(ctx.host, ctx.manager, unit, ollama_host, min(60.0, ctx.timeout))
     except NotServing as error:
         facts = gather(ctx.host, unit, (*VERIFY, "log"))
         why = cause(facts)
@@ -303,97 +302,6 @@ def _printed(name: str, printed: str) -> str:
 def _secret(name: str) -> bool:
     setting = settings.lookup(name)
     return setting is not None and setting.secret
-
-
-def _prove(
-    ctx: Context, plan: Plan, before: Facts, entry: Entry, models: tuple[str, ...], ollama_host: str, facts: Facts
-) -> tuple[Judgement, Facts, tuple[str, ...]]:
-    """Every model that was loaded, and those named, in memory again; the runner and its memory as wanted. `facts`
-    are those before the loads."""
-    todo = {m.name: m for m in entry.models}
-    for name in models:
-        todo.setdefault(
-            full_name(name), ModelBefore(full_name(name), serving.proof_keep_alive(facts, PROOF_KEEP_ALIVE))
-        )
-    serves = ctx.manager.state(plan.unit).identity
-    for model in todo.values():
-        facts, took = _load(ctx, plan.unit, ollama_host, model, serves)
-        runner = next((r for r in reversed(facts.runners or ()) if r.slots), None)
-        shown = f" with -c {runner.context_total} -np {runner.slots}" if runner else ""
-        ctx.report.step(f"{model.name} loaded{shown}", seconds=took)
-    if not todo:
-        facts = gather(ctx.host, plan.unit, PROOF)
-    named = tuple(full_name(n) for n in models)
-    found = judge(facts, plan.wanted, named=named, proof=bool(todo))
-    ours = {*plan.wanted, *plan.asked}
-    wrong = [m for m in found.mismatches if not m.name or m.name in ours]
-    wrong += [] if "fit" in plan.overrides else _slipped(facts, entry, before)
-    wrong += _died(ctx, plan.unit, serves) or _unseen(facts, plan.unit)
-    if wrong:
-        raise Lost(*wrong)
-    if not todo:
-        ctx.report.note("no model was loaded, so slots and memory are not proven by a runner (--model NAME does)")
-    return found, facts, tuple(todo)
-
-
-def _load(
-    ctx: Context, unit: str, ollama_host: str, model: ModelBefore, serves: tuple[str, int, int]
-) -> tuple[Facts, float]:
-    ctx.report.working(f"loading {model.name}")
-    try:
-        took = serving.load(ctx.host, ollama_host, model, ctx.timeout)
-    except LoadFailed as error:
-        why = cause(gather(ctx.host, unit, (*VERIFY, "log")))
-        gone = _died(ctx, unit, serves)
-        if why is None and gone:
-            raise Lost(msgspec.structs.replace(gone[0], text=f"{error.text}: {gone[0].text}")) from None
-        text = f"{error.text}: {why.text}" if why and why.text not in error.text else error.text
-        kind = error.id if error.id == "model_not_found" or why is None else why.id
-        raise Lost(Mismatch(kind, "", "runner", text, why.evidence if why else ())) from None
-    return gather(ctx.host, unit, PROOF), took
-
-
-def _died(ctx: Context, unit: str, serves: tuple[str, int, int]) -> list[Mismatch]:
-    """Whether the invocation that was started has ended meanwhile."""
-    now = ctx.manager.state(unit)
-    if now.identity == serves and now.active in undo.RUNS:
-        return []
-    said = f"{unit} died after it had answered ({now.active}/{now.sub}, {now.n_restarts} restarts by systemd)"
-    why = cause(gather(ctx.host, unit, (*VERIFY, "log")))
-    evidence = why.evidence if why else ()
-    return [Mismatch("service_restart_loop", "", "process", f"{said}: {why.text}" if why else said, evidence)]
-
-
-def _unseen(facts: Facts, unit: str) -> list[Mismatch]:
-    """What can't be looked at proves nothing: the unit may have been deleted or masked meanwhile."""
-    for field in ("service", "unit_files", "effective", "process"):
-        if getattr(facts, field) is None:
-            text = f"{unit} can't be verified: {facts.why(field)}"
-            return [Mismatch("service_gone", "", "unit", text)]
-    if facts.service is not None and facts.service.load_state not in ("loaded", ""):
-        text = f"{unit} was changed meanwhile: its unit file is {facts.service.load_state}"
-        return [Mismatch("service_gone", "", "unit", text)]
-    return []
-
-
-def _slipped(facts: Facts, entry: Entry, before: Facts) -> list[Mismatch]:
-    """Models with a smaller share on the GPU than before the change; without a before, any share below all where
-    this start found a usable GPU."""
-    found = []
-    was = {m.name: m for m in entry.models}
-    usable = any(c.library.lower() != "cpu" and c.id != "cpu" for c in (facts.start.computes if facts.start else ()))
-    for model in facts.loaded or ():
-        share = model.size_vram / model.size if model.size else 1.0
-        old = was.get(model.name)
-        limit = (old.size_vram / old.size if old.size else 0.0) if old else (1.0 if usable else 0.0)
-        if share < limit:
-            text = (
-                f"{model.name} is {share:.0%} on the GPU, {limit:.0%} before"
-                if old
-                else (f"{model.name} is only {share:.0%} on the GPU")
-            )
-            found.append(Mismatch("partial_offload", "", "runner", text))
-    return found
 
 
 def wait_for(ctx: Context, plan: Plan, seconds: float) -> bool:

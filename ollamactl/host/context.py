@@ -55,6 +55,7 @@ class Context(msgspec.Struct, frozen=True):
     user: str = ""
     timeout: float = 300.0  # for a load; an answer is waited for at most 60 s of it
     start: bool = False  # start a unit that does not run
+    watch: float = 0.0  # s that the process has to go on serving after all is proven
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -68,6 +68,26 @@ def test_lines_move_and_come_back(lab: Machine, main: str) -> None:
     assert lab.run(["stat", "-c", "%a %U:%G", MAIN]).stdout == owner
 
 
+def label(machine: Machine, path: str, new: str = "") -> str:
+    """The security label of a file, which is given a `new` one before."""
+    give = f"os.setxattr({path!r}, 'security.selinux', {new.encode()!r})" if new else "pass"
+    show = f"print(os.getxattr({path!r}, 'security.selinux').decode())"
+    return str(machine.run(["/usr/bin/python3", "-I", "-c", f"import os\n{give}\n{show}"]).stdout.strip())
+
+
+def test_labels_stay_and_come_back(lab: Machine) -> None:
+    given = "system_u:object_r:lab_unit_t:s0"
+    assert label(lab, MAIN, given) == label(lab, OVERRIDE, given) == given
+    assert ctl(lab, "apply", "--adopt").returncode == 0
+    assert "OLLAMA_KEEP_ALIVE" not in lab.read(MAIN)
+    assert label(lab, MAIN) == label(lab, OVERRIDE) == given
+    lab.run(["cp", "--remove-destination", MAIN, f"{MAIN}.new"])  # without its label
+    lab.run(["mv", f"{MAIN}.new", MAIN])
+    assert ctl(lab, "rollback").returncode == 0
+    assert "OLLAMA_KEEP_ALIVE" in lab.read(MAIN)
+    assert label(lab, MAIN) == label(lab, OVERRIDE) == given
+
+
 def test_a_change_with_it_that_fails_leaves_every_byte(lab: Machine) -> None:
     before = etc(lab)
     done = ctl_json(lab, "apply", "--adopt", "--parallel", "3", "--model", ollama.FORCED)

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.lab import ollama
-from tests.lab.test_trust_kill import APPLY, ROLLBACK
+from tests.lab.test_trust_kill import APPLY, ROLLBACK, prepared
 from tests.lab.trust import strace
 from tests.lab.trust.kill import Victim
 from tests.lab.trust.strace import Disk, Tree
@@ -48,7 +48,8 @@ def endure(victim: Victim, well: tuple[str, str], todo: list[tuple[str, Tree]]) 
 
 def test_a_power_loss_leaves_all_old_or_all_new() -> None:
     with Victim() as one, Victim() as two:
-        assert two.ctl("history").returncode == 0
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(prepared, (one, two)))
         old = one.state()
         found, new = outcomes(one, *APPLY)
         back, again = outcomes(one, *ROLLBACK)

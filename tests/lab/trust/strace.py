@@ -71,8 +71,8 @@ def arguments(out: str, *more: str, calls: Sequence[str] = CALLS) -> list[str]:
 
 
 def plain(path: str) -> str:
-    """A path without the random part of a temporary file's name."""
-    return re.sub(r"\.[0-9a-f]{12}\.ollamactl", ".TMP", path)
+    """A path without what differs from run to run: a temporary file's random part, the number of a change."""
+    return re.sub(r"/history/[0-9]{6}", "/history/N", re.sub(r"\.[0-9a-f]{12}\.ollamactl", ".TMP", path))
 
 
 def decoded(text: str) -> bytes:

@@ -78,9 +78,10 @@ def room(patience: float, slots: int, of: Service, share: float = 0.95) -> Room:
         own = (of.variation * of.mean) ** 2
         return high((n + 1) * of.mean, own + n * own / slots, share)
 
-    rounds = 0
-    while done(rounds + 1) <= patience and rounds * slots < MOST:
-        rounds += 1
+    rounds, over = 0, math.ceil(MOST / slots) + 1
+    while rounds + 1 < over:  # done() grows
+        middle = (rounds + over) // 2
+        rounds, over = (middle, over) if done(middle) <= patience else (rounds, middle)
     spread = (of.variation * of.mean) ** 2
     return Room(
         slots=slots,

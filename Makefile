@@ -14,12 +14,12 @@ PACKAGES := systemd systemd-container dbus libsystemd-dev python3-pystemd pkg-co
 # Tests that neither boot a machine nor load a model, but for those that are marked.
 LIGHT := tests/unit tests/contract tests/machines tests/system
 
-.PHONY: help setup demo test test-unit test-lab test-packages test-engine check bench engine-grid lint deb release clean
+.PHONY: help setup demo test test-unit test-lab test-packages test-fleet bench-fleet test-engine check bench engine-grid lint deb release clean
 
 help:
 	@echo "make demo        set-up and the main job on an embedded lab (root)"
 	@echo "make test        set-up and all tests (without root: all but the lab)"
-	@echo "make check       lint, types and the tests that need neither root nor the lab"
+	@echo "make check       lint, types and the quick tests that need neither root nor the lab"
 	@echo "make bench       the figures, side by side (root)"
 	@echo "make engine-grid the whole grid of engine loads behind the memory model (long)"
 	@echo "make deb         the Debian package, into dist/"
@@ -40,7 +40,7 @@ demo: setup
 	$(BIN)/python -m tests.lab.demo
 
 check: lint
-	$(BIN)/pytest $(LIGHT) -m "not lab and not engine"
+	$(BIN)/pytest $(LIGHT) -m "not lab and not engine and not fuzz"
 
 test: export OLLAMACTL_LAB = $(if $(filter 0,$(ROOT)),required,)
 test: lint
@@ -48,13 +48,20 @@ test: lint
 	$(BIN)/pytest $(LIGHT) -m "not lab and not engine"
 	$(BIN)/pytest $(LIGHT) -m "lab or engine"
 	$(BIN)/pytest tests/engine tests/lab --durations=15
-	$(BIN)/pytest tests/packages --durations=5 --timeout=900
+	$(BIN)/pytest tests/packages tests/fleet --durations=10 --timeout=900
 
 test-lab: setup
 	OLLAMACTL_LAB=required $(BIN)/pytest tests/lab
 
 test-packages: setup
 	OLLAMACTL_LAB=required $(BIN)/pytest tests/packages --timeout=900
+
+test-fleet: setup
+	OLLAMACTL_LAB=required $(BIN)/pytest tests/fleet --timeout=900
+
+bench-fleet: setup
+	@if [ "$(ROOT)" != 0 ]; then echo "make bench-fleet boots machines: run it as root" >&2; exit 1; fi
+	$(BIN)/python -m tests.fleet.bench
 
 test-engine: setup
 	$(BIN)/pytest tests/engine

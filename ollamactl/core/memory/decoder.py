@@ -284,9 +284,10 @@ class Builder:
             cur = self.make(out, self.view(cur, "kqvp"))
         nodes.expand(cur)
         cur = self.turned(cur, turn_v)
-        if gate is not None:
+        if gate is not None:  # one of a head is multiplied in another shape, which takes no place over
+            whole = gate.size == cur.size
             cur = Tensor(
-                cur.size, (cur, gate), inplace=True, layout=(out, tok) if cur.layout == (out, tok) else cur.layout
+                cur.size, (cur, gate), inplace=whole, layout=(out, tok) if cur.layout == (out, tok) else cur.layout
             )
         return self.matrix(self.hyper.embedding, cur, block, "attn_output")
 
@@ -364,8 +365,8 @@ class Builder:
             weights = self.view(self.same(self.view(weights, (used, rows))), (1, used, rows))
         if self.hyper.family.norm_weights(keys):
             flat = self.view(weights, (used, rows))
-            total = self.make(1, flat)
-            total = self.view(total, (1, rows))
+            total = self.make(1, flat)  # and limited, which was a view of it before the newest engines
+            total = Tensor(total.size, (total,), layout=(1, rows)) if self.newest else self.view(total, (1, rows))
             weights = self.view(Tensor(flat.size, (flat, total), inplace=True, layout=flat.layout), (1, used, rows))
         if float(keys.get("expert_weights_scale", 0.0)) not in (0.0, 1.0):
             weights = self.same(weights)
@@ -460,7 +461,16 @@ class Builder:
             if parallel == "own":
                 normed = self.norm(inp, block, "ffn_norm.weight")
             cur = self.mixed(normed, layer, block)
-            return self.same(self.same(cur, inp), attended)
+            match row.parallel_sum:
+                case "input":
+                    parts = cur, inp, attended
+                case "attention":
+                    parts = cur, attended, inp
+                case "attention-first":
+                    parts = attended, cur, inp
+                case "residual":
+                    return self.same(cur, self.same(attended, inp))
+            return self.same(self.same(parts[0], parts[1]), parts[2])
         before = "ffn_norm.weight"
         if (
             "attn_norm.weight" in block.widths

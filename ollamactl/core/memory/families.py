@@ -52,6 +52,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     built: bool = True
     layer_norm: bool = False  # norms by mean and variance: these cannot take the place of what they norm
     parallel: Literal["", "shared", "own"] = ""  # the feed-forward takes the attention's normed input, or its own norm
+    # In what order these are added: its result to the input, to the attention's, the latter first, or to the residual.
+    parallel_sum: Literal["input", "attention", "attention-first", "residual"] = "input"
     scaled_input: bool = False
     scaled_q: bool = False
     rope: bool = True
@@ -119,7 +121,6 @@ FAMILIES: dict[str, Family] = {
             "minicpm",
             "orion",
             "qwen",
-            "plamo",
             "refact",
             "bitnet",
             "chameleon",
@@ -139,7 +140,8 @@ FAMILIES: dict[str, Family] = {
     "deci": Family(gaps=True),
     "olmo": Family(layer_norm=True),
     "orion": Family(layer_norm=True),
-    "stablelm": Family(layer_norm=True, parallel="shared"),
+    "plamo": Family(parallel="shared", parallel_sum="attention"),
+    "stablelm": Family(layer_norm=True, parallel="shared", parallel_sum="residual"),
     "command-r": Family(layer_norm=True, parallel="shared"),
     # -- without a gate --
     "apertus": Family(gate=False),
@@ -147,8 +149,8 @@ FAMILIES: dict[str, Family] = {
     "plm": Family(built=False, gate=False),
     **dict.fromkeys(("starcoder2", "codeshell"), Family(gate=False, layer_norm=True)),
     **dict.fromkeys(("nemotron", "jais2"), Family(gate=False, squared=True, layer_norm=True)),
-    "falcon": Family(gate=False, layer_norm=True, parallel="shared"),
-    "phi2": Family(gate=False, layer_norm=True, parallel="shared", scaled_q=True),
+    "falcon": Family(gate=False, layer_norm=True, parallel="shared", parallel_sum="attention"),
+    "phi2": Family(gate=False, layer_norm=True, parallel="shared", parallel_sum="attention-first", scaled_q=True),
     "gptneox": Family(gate=False, layer_norm=True, parallel="own"),
     "gpt2": Family(gate=False, layer_norm=True, rope=False, positions=True),
     "starcoder": Family(gate=False, layer_norm=True, rope=False, positions=True),

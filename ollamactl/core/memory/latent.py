@@ -42,7 +42,10 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
         width = heads * (key - rope + layer.value)
     kv = b.make(width, latent)
     v = b.make(heads * layer.value, b.view(kv, "v_view", 1))
-    q = b.make(heads * key, q_nope, q_pe)
+    if b.newest:  # rotated in one piece
+        q = b.make(heads * key, b.view(q, "q3"), b.positions)
+    else:
+        q = b.make(heads * key, q_nope, q_pe)
     k_pe = _roped(b, k_pe_view, rope)
     k = b.make(heads * key, b.view(kv, "k_nope"), b.make(heads * rope, k_pe))
     return b.attend(q, k, v, layer, block, False)

@@ -113,16 +113,15 @@ def with_block(text: str | None, after: Managed) -> str | None:
             raise ValueError(f"{name}: brew's environment file can't hold a value with blanks at its ends")
     lines = (text or "").split("\n")
     start, stop = _span(lines)
-    rest = lines[:start] + lines[stop:]
-    while rest and not rest[-1]:
-        rest.pop()
+    rest = "\n".join(lines[:start] + lines[stop:])
+    rest += "\n" if rest and not rest.endswith("\n") else ""
     if after.empty:
-        return "\n".join(rest) + "\n" if rest else None
+        return rest or None
     block = [BEGIN]
     block += [f"# secret: {' '.join(after.in_file)}"] if after.in_file else []
     block += [f"# absent: {' '.join(after.unset)}"] if after.unset else []
     block += [f"{n}={v}" for n, v in after.values.items()] + [f"{n}=" for n in after.unset] + [END]
-    return "\n".join([*rest, *block]) + "\n"
+    return rest + "\n".join(block) + "\n"
 
 
 def merged_environment(base: Mapping[str, str], now: Managed) -> dict[str, str]:

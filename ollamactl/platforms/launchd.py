@@ -78,6 +78,7 @@ class Launchd:
         self._host = _Remembering(host)
         self._names: dict[str, set[str]] = {}  # of each server: variables of the session that are ours to change
         self._unit = ""
+        self._app = ""  # where Ollama.app was when the change began
         self._found: dict[str, Launch] = {}
 
     # -- what is there --
@@ -144,6 +145,7 @@ class Launchd:
             domain: Mapping[str, str] = self._collector(unit).need("manager_environment")
             for name in sorted({*before.values, *before.unset, *after.values, *after.unset}):
                 kept[f"variable {name}"] = domain.get(name)
+            kept["app"] = has.app or None  # once it has ended, only its usual places are known
         elif has.holds == "plist" and has.label:
             kept[f"disabled {has.label}"] = "yes" if self._disabled(has.domain, has.label) else None
         self._names[unit] = {k.removeprefix("variable ") for k in kept if k.startswith("variable ")}
@@ -155,6 +157,7 @@ class Launchd:
         has = self._launch(unit)
         if has.holds != "session":
             return ""
+        self._app = (kept or {}).get("app") or self._app
         own = rules.managed("session", self._text(has.own_file)).values
         wanted: dict[str, str | None] = {n: own.get(n) for n in {*self._names.get(unit, ()), *own}}
         if kept is not None:
@@ -257,9 +260,10 @@ class Launchd:
 
     def _open(self, has: Launch, timeout: float) -> None:
         """From an environment without ours, since `open` hands its caller's on; hidden, as at login."""
-        self._must(run("open", "-j", "-a", has.app, clean=True), f"open -a {has.app}")
+        path = self._app or has.app
+        self._must(run("open", "-j", "-a", path, clean=True), f"open -a {path}")
         if not self._wait(lambda: self._launch(has.unit).pid is not None, min(timeout, 60.0)):
-            raise Failure(f"{has.app} was opened, and starts no server", hint=f"tail -n 50 {has.log}", id="no_answer")
+            raise Failure(f"{path} was opened, and starts no server", hint=f"tail -n 50 {has.log}", id="no_answer")
 
     # -- recovery at the next login --
 

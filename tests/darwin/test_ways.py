@@ -89,7 +89,7 @@ def test_a_start_that_fails_is_undone(brewed: World) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         got = brewed.json("apply", "--host", f"127.0.0.1:{port}", "--timeout", "10", code=3)
-    assert got["status"] == "restored" and "already in use" in got["errors"][0]["text"]
+    assert got["status"] == "restored" and "another process holds" in got["errors"][0]["text"]
     assert snapshot(brewed) == before
     assert brewed.environ()["OLLAMA_HOST"] == was["OLLAMA_HOST"] and brewed.wait_answer()
 

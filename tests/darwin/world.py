@@ -96,7 +96,9 @@ class World:
         program = self.server(self.prefix / "opt/ollama/bin")
         return self.plist(self.prefix / f"opt/ollama/{LABEL}.plist", LABEL, program, FORMULA, self.log)
 
-    def plist(self, path: Path, label: str, program: Path, environment: dict[str, str], log: Path, **more: Any) -> Path:
+    def plist(
+        self, path: Path, label: str, program: Path, environment: dict[str, str], log: Path, **more: Any
+    ) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         values = {
             "Label": label, "ProgramArguments": [str(program), "serve"], "KeepAlive": True, "RunAtLoad": True,

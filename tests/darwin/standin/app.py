@@ -1,5 +1,5 @@
-"""A stand-in of Ollama.app (the native one, 0.12.10 and later): `app.py PATH`. Its server gets the environment that the
-app was started with, and over it what the app's own settings say; it is started again 1 s after it ends."""
+"""A stand-in of Ollama.app (the native one, 0.12.10 and later): `app.py PATH`. Its server gets the environment that
+the app was started with, and over it what the app's own settings say; it is started again 1 s after it ends."""
 
 import os
 import signal

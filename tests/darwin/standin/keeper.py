@@ -51,11 +51,11 @@ with state() as now:
 runs = 0
 while not ended:
     began, runs = time.monotonic(), runs + 1
-    out = open(plist.get("StandardOutPath", os.devnull), "ab")
-    err = open(plist.get("StandardErrorPath", os.devnull), "ab")
+    streams = [plist.get(key, os.devnull) for key in ("StandardOutPath", "StandardErrorPath")]
     try:
-        child = subprocess.Popen(words_of(plist), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                 env=environment(plist), cwd=plist.get("WorkingDirectory", "/"))
+        with open(streams[0], "ab") as out, open(streams[1], "ab") as err:
+            child = subprocess.Popen(words_of(plist), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                     env=environment(plist), cwd=plist.get("WorkingDirectory", "/"))
     except OSError:
         note(pid=None, runs=runs, last_exit=78, state="spawn scheduled")
         time.sleep(THROTTLE)
@@ -63,11 +63,7 @@ while not ended:
     note(pid=child.pid, runs=runs, state="running")
     if ended:
         child.terminate()
-    try:
-        code = child.wait()
-    finally:
-        out.close()
-        err.close()
+    code = child.wait()
     said = "" if code >= 0 else f"{signal.strsignal(-code)}: {-code}"
     again = plist.get("KeepAlive") is True and not ended
     note(pid=None, last_exit=None if said else code, last_signal=said,

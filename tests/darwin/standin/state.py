@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(os.environ["MAC_ROOT"])
+# What is started from a login's own environment has no such variable; its PATH begins with the world's folder.
+ROOT = Path(os.environ.get("MAC_ROOT") or Path(os.environ["PATH"].split(":")[0]).parent)
 FILE = ROOT / "state.json"
 HERE = Path(__file__).resolve().parent
 

@@ -123,8 +123,8 @@ def test_device_files(fs: FakeFilesystem) -> None:
     for path, mode in (("/dev/dri/renderD128", 0o660), ("/dev/kfd", 0o666)):
         fs.create_file(path)
         fs.chmod(path, mode)
-    nodes = {n.path: n for n in gpu.device_nodes(gpu_sysfs.read())}
-    assert nodes["/dev/dri/renderD128"].mode == 0o660 and nodes["/dev/kfd"].mode == 0o666
+    nodes = {n["path"]: n["mode"] for n in json.loads(gpu_sysfs.read())["nodes"]}
+    assert nodes == {"/dev/dri/renderD128": 0o660, "/dev/kfd": 0o666}
 
 
 def test_nothing_at_all(fs: FakeFilesystem) -> None:

@@ -8,7 +8,7 @@ import random
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ollamactl.core import queueing
@@ -91,7 +91,6 @@ def test_the_last_in_the_queue_is_served_in_time(slots: int, variation: float, s
     assert share_below([d for _, d in more.last], 100.0) < share + 0.025
 
 
-@settings(deadline=None)
 @given(
     st.floats(0.1, 1000),
     st.integers(1, 64),

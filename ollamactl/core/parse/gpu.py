@@ -341,11 +341,6 @@ def sysfs_drivers(body: bytes) -> tuple[GpuDriver, ...]:
     return tuple(found)
 
 
-def device_nodes(body: bytes) -> tuple[Node, ...]:
-    """The device files of every vendor with owner, group and mode."""
-    return msgspec.json.decode(body, type=_Sysfs).nodes
-
-
 def pci_devices(body: bytes) -> tuple[PciDevice, ...]:
     """Display and accelerator devices, also those without a driver."""
     return msgspec.json.decode(body, type=_Sysfs).pci

@@ -1,4 +1,4 @@
-"""What `systemctl` prints: `show`, `show-environment` and `list-units`, of systemd 247 to 258.
+"""What `systemctl` prints: `show` and `show-environment`, of systemd 247 to 258.
 
     MainPID=265
     Environment=PATH=/usr/bin "A=two words"
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Literal
 
-from ollamactl.core.facts import Service, UnitName
+from ollamactl.core.facts import Service
 from ollamactl.core.parse.quoting import split_shown, unescape_shell
 
 PROPERTIES = (
@@ -32,10 +32,6 @@ PROPERTIES = (
     "LoadError", "CanReload",
 )  # fmt: skip
 SHOW = ("env", "TZ=UTC", "LC_ALL=C", "systemctl", "show", "--no-pager", f"--property={','.join(PROPERTIES)}")
-LIST_UNITS = (
-    "env", "LC_ALL=C", "systemctl", "list-units", "--type=service", "--all", "--full", "--plain", "--no-legend",
-    "--no-pager",
-)  # fmt: skip
 
 _UNSET = ("[not set]", "[no data]", "n/a", "", "18446744073709551615")
 _UNITS = {
@@ -126,13 +122,6 @@ def parse_show(text: str, *, manager: Literal["system", "user"] = "system", chec
     )
 
 
-def argv_is_ambiguous(service: Service) -> bool:
-    """Whether `exec_start` may be cut wrongly: `systemctl show` quotes nothing there, so a word that is
-    only a part of an argument can't be told from a whole one. Take the unit files' ExecStart= in that
-    case."""
-    return any(word in ("-c", "-lc", "-ec") for word in service.exec_start[1:])
-
-
 def parse_time(text: str) -> float | None:
     """Seconds since the epoch of a printed time; None where unset, or in a zone whose place its name
     hides."""
@@ -184,23 +173,6 @@ def parse_show_environment(text: str) -> dict[str, str]:
         if equals and name:
             found[name] = unescape_shell(value)
     return found
-
-
-def parse_list_units(text: str) -> tuple[UnitName, ...]:
-    """`systemctl list-units --plain --no-legend --full`, and `list-unit-files`' lines of two or three
-    words."""
-    found = []
-    for line in text.split("\n"):
-        words = line.replace("●", " ").replace("×", " ").replace("○", " ").replace("*", " ").split(None, 4)
-        if len(words) < 2 or "." not in words[0] or words[0] == "UNIT":
-            continue
-        if len(words) >= 4:
-            name, load, active, sub = words[:4]
-            description = words[4].strip() if len(words) > 4 else ""
-            found.append(UnitName(name=name, load=load, active=active, sub=sub, description=description))
-        else:
-            found.append(UnitName(name=words[0]))
-    return tuple(found)
 
 
 def _int(text: str) -> int | None:

@@ -10,7 +10,7 @@ from ollamactl.core.facts import Effective, Facts, Process, Service, Start, Told
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
-SHELLS = ("shell", "profile")
+SHELLS = ("shell", "profile", "client")
 
 
 def _mismatches(facts: Facts, *ids: str) -> list[Mismatch]:
@@ -181,7 +181,8 @@ def env_set_in_shell_not_service(
         by_hand = signs.has("serve_by_hand")
         if by_hand and one.name not in config:
             continue
-        said = f"{one.name}={one.value} is set in a shell only"
+        where = "a client's program" if one.scope == "client" else "a shell"
+        said = f"{one.name}={one.value} is set in {where} only"
         if one.name in config:
             said += f"; the server runs with {config[one.name] or '(empty)'}"
         fix = f"sudo ollamactl apply {settings.option(setting)} {one.value}".replace("= ", "=")

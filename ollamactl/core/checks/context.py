@@ -116,6 +116,10 @@ def _tiered(load: Load, start: Start) -> bool:
     return default > 4096 and load.context == default
 
 
+def _spills(start: Start | None) -> bool:
+    return start is not None and bool(spilled(start))
+
+
 @check(
     weight=74,
     explains=(
@@ -139,19 +143,22 @@ def vram_tiered_default_context(
     """
     start = facts.start
     fix = "sudo ollamactl apply --context-length 8192"
+    set_length = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") if start else "0"
+    tiers = (start.default_context,) if start and start.default_context else (32768, 262144)
+    big = [m for m in facts.loaded or () if m.context and m.context in tiers and m.context > 4096 and m.size_vram < m.size]
+    if set_length not in ("", "0"):
+        big = []
     if start is None or not start.default_context or start.default_context <= 4096:
-        big = [m for m in facts.loaded or () if m.context in (32768, 262144) and m.size_vram < m.size]
-        if big and start is None:
+        if big:
             yield Finding(
                 "warning",
                 f"{big[0].name} is loaded with a context of {big[0].context:,} and part of it is on the CPU",
                 (f"ollama ps: {big[0].name} {gib(big[0].size)} CONTEXT {big[0].context}",),
                 fix,
             )
-        elif signs.has("tier_default"):
-            yield Finding(
-                "warning", "the default context follows the VRAM and is long", signs.lines("tier_default"), fix
-            )
+        elif signs.has("tier_default") or (signs.has("tier_told") and (signs.has("spills_told") or _spills(start))):
+            lines = signs.lines("tier_default", "tier_told")
+            yield Finding("warning", "the default context follows the VRAM and is long", lines, fix)
         return
     tier = f"the default context is {start.default_context:,} tokens, by {gib(start.total_vram)} of VRAM"
     line = next((f"log: default_num_ctx={start.default_context}" for _ in (0,)), "")
@@ -165,6 +172,10 @@ def vram_tiered_default_context(
         evidence = (load.text, *(b.text for b in load.buffers if b.kind == "kv"), load.error[:200])
         yield Finding("error" if load.outcome == "failed" else "warning", said, evidence, fix)
         return
+    if big:
+        said = f"{tier}: part of {big[0].name} is on the CPU"
+        yield Finding("warning", said, (f"ollama ps: {big[0].name} {gib(big[0].size)} CONTEXT {big[0].context}",), fix)
+        return
     slots = (start.config or {}).get("OLLAMA_NUM_PARALLEL", "1")
     many = slots.isdigit() and int(slots) > 1
     reduced = signs.has("context_reduced")
@@ -176,8 +187,7 @@ def vram_tiered_default_context(
             f", times {slots} slots: {int(slots) * start.default_context:,} tokens of cache" if many else ""
         )
         failing = signs.has("unit:oom_killed", "kernel:oom_killed")
-        loaded = bool(start.loads)
-        severity: Severity = "error" if failing else "warning" if reduced or not loaded else "info"
+        severity: Severity = "error" if failing else "warning" if reduced else "info"
         yield Finding(
             severity,
             said,

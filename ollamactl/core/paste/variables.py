@@ -17,6 +17,8 @@ SETS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("windows", re.compile(rf"^\s*set {_NAME}={_VALUE}", re.I)),
     ("service", re.compile(rf"\s*Environment=[\"']?{_NAME}={_VALUE}")),
     ("docker", re.compile(rf"(?:-e|--env)[ =][\"']?{_NAME}={_VALUE}")),
+    ("client", re.compile(rf"\bos\.environ\[[\"']{_NAME}[\"']\]\s*=\s*{_VALUE}")),
+    ("client", re.compile(rf"\bprocess\.env\.{_NAME}\s*=\s*{_VALUE}")),
     ("shell", re.compile(rf"\bexport\s+{_NAME}={_VALUE}")),
     ("shell", re.compile(rf"^\s*(?:[$#]\s*)?(?:\w+=\S+\s+)*{_NAME}={_VALUE}\s+(?:\w+=\S+\s+)*(?:nohup\s+)?(?:\S*/)?ollama\b")),
     ("compose", re.compile(rf"^\s*-\s*[\"']?{_NAME}=(?P<value>[^\"'\n]*?)[\"']?\s*$")),

@@ -622,16 +622,17 @@ def _sample(hyper: Hyper, part: Part) -> list[int]:
     """
     if hyper.family.recurrent and not part.hosted and not part.hosted_experts:
         return list(part.blocks)
-    seen: dict[tuple[int, int, int, bool, bool], int] = {}
+    seen: dict[tuple[object, ...], int] = {}
     kept = []
-    before = None
+    before: object = None
     for number in part.blocks:
         layer, block = hyper.layers[number], hyper.block_tensors[number]
-        key = (hash(layer), id(block), hash(before), number in part.hosted, number in part.hosted_experts)
+        kind = (hash(layer), id(block), number in part.hosted, number in part.hosted_experts)
+        key = (*kind, before)
         seen[key] = seen.get(key, 0) + 1
         if seen[key] <= 3 or number == part.blocks[-1]:
             kept.append(number)
-        before = layer
+        before = kind
     return kept
 
 

@@ -53,7 +53,7 @@ class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
 @click.option("--upstream", help="Ollama's address on loopback (default: this host's server).")
 @click.option("--tls-certificate", "certificate", default="", help="File with the certificate and its chain.")
 @click.option("--tls-key", "certificate_key", default="", help="File with its key.")
-@click.option("--service-time", type=click.FloatRange(0.001, 86400), help="Seconds a request holds its slot (probe).")
+@click.option("--service-time", type=click.FloatRange(0.001, 86400), help="Seconds a request holds its slot (else as probed).")
 @click.option("--client-timeout", type=click.FloatRange(0.1, 86400), help="Seconds that clients wait for a reply.")
 @click.option("--body-timeout", type=click.FloatRange(1, 3600), default=10.0, help="Seconds of a sender's silence.")
 @click.option("--max-body", default="32m", help="Largest request.")
@@ -116,7 +116,7 @@ def front(
         upstream = address if upstream is None else upstream
     if slots < 1:
         raise Failure("at least one request at once", hint="--requests-in-flight 1", code=Exit.USAGE, id="usage")
-    of = Service(mean=service_time) if service_time else None
+    of = Service(mean=service_time) if service_time else _measured() if queue is None else None
     waiting = nginx.queue_for(slots, of, client_timeout) if queue is None else queue
     made = nginx.Front(
         listen=listen,
@@ -257,6 +257,14 @@ def _loaded(front: Front) -> str:
     answer = http.ask(f"http://{front.upstream}/api/ps")
     found = [m for m in api.loaded(answer.body or b"") if "bert" not in m.family and "embed" not in m.name]
     return found[0].name if found else ""
+
+
+def _measured() -> Service | None:
+    """As probe measured it last on this host."""
+    from ollamactl.host import measured
+
+    seen = measured.last()
+    return seen.service if seen else None
 
 
 def _slots(found: Collector) -> int:

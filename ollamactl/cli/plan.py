@@ -15,13 +15,17 @@ from ollamactl.core.capacity import Held, budget, held, number, release_of, sett
 from ollamactl.core.facts import Facts
 from ollamactl.core.feeds import Collector
 from ollamactl.core.memory.runner_args import engine_class
+from ollamactl.core.plan import full_name
+from ollamactl.core.queueing import Demand, Service, demand
 from ollamactl.core.settings import KV_TYPES, MAX_SLOTS
 from ollamactl.core.sizing import Model
 from ollamactl.errors import Exit, Failure
-from ollamactl.host import loads, modelfiles
+from ollamactl.host import loads, measured, modelfiles
+from ollamactl.host.measured import Measured
 from ollamactl.host.modelfiles import Found
 from ollamactl.report import envelope
 from ollamactl.report.plan import data, show
+from ollamactl.report.queue import queue_data, show_queue
 from ollamactl.report.text import Terminal
 
 FIELDS = (
@@ -32,23 +36,34 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.I)
 
 
 @click.command(short_help="Say how much memory a model takes, and how many slots fit.")
-@click.argument("model")
+@click.argument("model", required=False)
 @click.option("--parallel", metavar="N,…|auto", help="Slot counts of the table; auto: as many as fit.")
 @click.option("--context-length", metavar="N,…", help="Contexts per slot: 8192, 8k.")
 @click.option("--kv-cache-type", metavar="T,…", help="Types of the KV cache: f16, q8_0, q4_0.")
 @click.option("--flash-attention", type=click.Choice(["on", "off"]), help="Instead of what the service has.")
 @click.option("--gpu-free", metavar="SIZE,…", help="Assume GPUs with that much free memory; 0 for none.")
+@click.option("--client-timeout", metavar="S", type=click.FloatRange(0.1, 86400),
+              help="How long clients wait for a whole reply: how many may wait.")  # fmt: skip
+@click.option("--service-time", metavar="S", type=click.FloatRange(0.001, 86400),
+              help="Seconds that a request holds its slot (else as probe measured it last).")  # fmt: skip
+@click.option("--rate", metavar="R", type=click.FloatRange(1e-6, 1e6), help="Requests that arrive in a second.")
+@click.option("--percentile", metavar="P", type=click.FloatRange(50, 99.9), default=95.0,
+              help="Share of the requests that have to be in time. [95]")  # fmt: skip
 @from_option
 @unit_option
 @color_option
 @json_option
 def plan(
-    model: str,
+    model: str | None,
     parallel: str | None,
     context_length: str | None,
     kv_cache_type: str | None,
     flash_attention: str | None,
     gpu_free: str | None,
+    client_timeout: float | None,
+    service_time: float | None,
+    rate: float | None,
+    percentile: float,
     source: str | None,
     unit: str,
     no_color: bool,
@@ -57,9 +72,11 @@ def plan(
     """Say how much memory MODEL takes with each context and slot count, what fits, and what to do where it does not.
 
     MODEL is an installed model's name or a GGUF file. No server is needed, nothing is loaded or changed.
+    With --client-timeout it also says how many requests may wait for a slot; MODEL may be left out then.
 
     \b
     ollamactl plan qwen3:8b
+    ollamactl plan --client-timeout 60 --service-time 10 --parallel 4
     ollamactl plan qwen3:8b --parallel 1,2,4,8 --context-length 8k,32k --kv-cache-type f16,q8_0
     ollamactl plan ./model.gguf --parallel auto --gpu-free 24G
     """
@@ -70,16 +87,71 @@ def plan(
         auto=bool(parallel and "auto" in [item.lower() for item in _items(parallel)]),
     )
     assumed = tuple(_bytes(item) for item in _items(gpu_free)) if gpu_free is not None else None
+    if client_timeout is None and (service_time is not None or rate is not None):
+        raise _usage("--service-time and --rate say nothing without --client-timeout", "--client-timeout 60")
+    if model is None and client_timeout is None:
+        raise _usage("no MODEL was named", "ollamactl plan MODEL; ollama list shows them")
     facts = facts_for(source, unit)
-    found = modelfiles.find(model, modelfiles.folders(facts))
-    wanted = modelfiles.model(found)
-    result = answered(wanted, found, facts, asked, flash=flash_attention, gpu_free=assumed, live=source is None)
-    worst = worst_case(result, facts)
+    out = Terminal(colour=False if no_color else None)
+    result = None
+    if model is not None:
+        found = modelfiles.find(model, modelfiles.folders(facts))
+        wanted = modelfiles.model(found)
+        result = answered(wanted, found, facts, asked, flash=flash_attention, gpu_free=assumed, live=source is None)
+    queue = None
+    if client_timeout is not None:
+        queue = _queue(client_timeout, service_time, rate, percentile / 100, model, asked, facts, result)
+    worst = worst_case(result, facts) if result else ""
     if as_json:
-        envelope.write(envelope.envelope("plan", Exit.OK, data(result, worst)))
-    else:
-        show(Terminal(colour=False if no_color else None), result, worst)
+        document = data(result, worst) if result else {}
+        envelope.write(envelope.envelope("plan", Exit.OK, {**document, "queue": queue and queue_data(*queue)}))
+        return Exit.OK
+    if result:
+        show(out, result, worst)
+    if queue:
+        if result:
+            out.line()
+        show_queue(out, *queue)
     return Exit.OK
+
+
+def _queue(
+    patience: float,
+    seconds: float | None,
+    rate: float | None,
+    share: float,
+    model: str | None,
+    asked: Asked,
+    facts: Facts,
+    result: Answer | None,
+) -> tuple[Demand, Measured | None]:
+    """How many may wait, by a service time that is given or was measured last."""
+    name = full_name(result.model.name) if result else ""
+    seen = measured.last(name)
+    if seconds is not None:
+        of = Service(mean=seconds, variation=seen.variation if seen else 0.0)
+    elif seen is not None:
+        of = seen.service
+    else:
+        whose = f" of {name}" if name else ""
+        raise Failure(
+            f"no service time{whose} was measured on this host yet",
+            hint=f"ollamactl probe {model or 'MODEL'} measures it; or say it: --service-time 10",
+            code=Exit.USAGE,
+            id="no_service_time",
+        )
+    slots, context, fits = asked.slots[0] if asked.slots else None, 0, None
+    if result:
+        one = result.focus
+        row = next((r for r in result.rows if r.context == one.context), result.rows[0])
+        context, fits = one.context, row.largest
+        slots = slots or (result.auto[0] if result.auto else result.settings.parallel)
+    slots = slots or (seen.slots if seen else None) or number(values_now(facts), "OLLAMA_NUM_PARALLEL")
+    found = demand(
+        patience, slots or 1, of, share=share, rate=rate, fits=fits, context=context,
+        lengths=seen.lengths if seen and context else (),
+    )  # fmt: skip
+    return found, seen if seconds is None else None
 
 
 def facts_for(source: str | None, unit: str) -> Facts:

@@ -10,7 +10,7 @@ import click
 from ollamactl.cli.common import color_option, json_option, outputs, this_server, unit_option, write_file
 from ollamactl.core.facts import Process
 from ollamactl.errors import Exit, Failure
-from ollamactl.host import probing, wire
+from ollamactl.host import measured, probing, wire
 from ollamactl.host.live import LiveHost
 from ollamactl.report import envelope
 from ollamactl.report import probe as report
@@ -78,7 +78,8 @@ def probe(
     """Send concurrent requests to MODEL and show for each whether it was served at once, queued or refused (from the
     runner's slots where they can be seen), when its first token came and how fast the others followed.
 
-    Nothing is changed on the host; the model is loaded where it isn't, and --cold unloads it first.
+    Nothing is changed on the host; the model is loaded where it isn't, and --cold unloads it first. How long requests
+    held a slot is remembered for `plan --client-timeout`.
     """
     if sum(x is not None for x in (clients, sweep, rate)) > 1:
         raise Failure("-n, --sweep and --rate exclude each other", hint="name one", code=Exit.USAGE, id="usage")
@@ -112,6 +113,8 @@ def probe(
     busy = Terminal(sys.stderr) if as_json else out
     found = probing.measure(where, wanted, probing.Slots(host, where, model, server), busy.working)
     busy.working("")
+    if probing.is_here(where):
+        measured.store(found)
     if csv_file:
         write_file(csv_file, report.table(found))
     if html_file:

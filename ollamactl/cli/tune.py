@@ -16,6 +16,7 @@ from ollamactl.cli.common import (
     color_option,
     command_line,
     json_option,
+    manager_of,
     need,
     outputs,
     recorded_command,
@@ -32,7 +33,7 @@ from ollamactl.core.sizing import AUTO_MOST
 from ollamactl.core.tune import Step, counts, forecast
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import apply as changing
-from ollamactl.host import modelfiles, probing, tuning
+from ollamactl.host import measured, modelfiles, probing, tuning
 from ollamactl.host.apply import Context
 from ollamactl.host.journal import Store
 from ollamactl.host.live import LiveHost
@@ -99,7 +100,7 @@ def tune(
     if len(contexts) > 1:
         raise Failure("--context-length: one at a time", hint="--context-length 8k", code=Exit.USAGE, id="usage")
     host, store = LiveHost(), Store()
-    platforms.of(host).may_change(host, unit, command_line())
+    platforms.of(host, unit).may_change(host, unit, command_line())
     out = Terminal(colour=False if no_color else None)
     screen = screens.Apply(out, quiet=as_json, command="tune")
     run = _Run(host, unit, model, contexts[0] if contexts else None, screen)
@@ -115,9 +116,10 @@ def tune(
     with changing.signals_raise():
         try:
             with store.lock(recorded_command(), wait, screen.waiting):
-                manager, user = platforms.of(host).manager(host), os.environ.get("SUDO_USER", "")
+                manager, user = manager_of(host, store, unit), os.environ.get("SUDO_USER", "")
                 context = Context(host, manager, store, screen, recorded_command(), user, timeout)
                 changing.recover_first(context, screen.interrupted_before)
+                context = msgspec.structs.replace(context, manager=manager_of(host, store, unit))
                 subject = run.subject(most, limits, wanted)
                 if not as_json:
                     report.opening(out, run.facts, subject, run.slots_now)
@@ -135,6 +137,9 @@ def tune(
         version=run.facts.version or "",
         kept=keep,
     )
+    for trial in found.trials:
+        if trial.probe is not None:
+            measured.store(trial.probe)
     if html_file:
         from ollamactl.report.tune_html import page
 
@@ -212,7 +217,7 @@ class _Run:
         wanted = {SLOTS: str(slots)} | ({CONTEXT: str(self.context)} if self.context is not None else {})
         wanted = {name: value for name, value in wanted.items() if not _is_so(facts, name, value)}
         request = Request(set=wanted, models=(self.model,), overrides=() if good else ("fit",))
-        ours = platforms.of(self.host).ours(Collector(self.host, self.unit_name), facts)
+        ours = platforms.of(self.host, self.unit_name).ours(Collector(self.host, self.unit_name), facts)
         plan = planning.plan(request, facts, ours)
         if not good:
             plan = msgspec.structs.replace(plan, overrides=tuple(dict.fromkeys((*plan.overrides, "fit"))))

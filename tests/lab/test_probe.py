@@ -53,6 +53,25 @@ def test_eight_on_four_slots_are_four_served_and_four_queued(lab: Machine) -> No
     rows = list(csv.DictReader(io.StringIO(lab.read("/tmp/p.csv"))))
     assert sorted(r["result"] for r in rows) == ["queued"] * 4 + ["served"] * 4
     assert "<svg" in lab.read("/tmp/p.html")
+    queue = ctl_json(lab, "plan", CHAT, "--client-timeout", "600")["data"]["queue"]
+    assert (queue["service"]["samples"], queue["service"]["model"], queue["slots"]) == (8, CHAT, 4)
+    assert queue["service"]["seconds"] == pytest.approx(warm["summary"]["service"]["mean"])
+    assert queue["queue"] == 4 * queue["per_slot"] > 0 and queue["last_done"] <= 600
+
+
+def test_arrivals_at_random_are_served_queued_and_counted(lab: Machine) -> None:
+    """Four slots, as the test before left them; more arrive than they serve."""
+    args = ("--rate", "40", "--for", "2", "--output-tokens", "8", "--seed", "7")
+    data = ctl_json(lab, "probe", CHAT, *args)["data"]
+    [phase] = data["phases"]
+    moments = sorted(r["at"] for r in phase["requests"])
+    assert (phase["kind"], phase["rate"]) == ("arrivals", 40.0)
+    assert 50 < len(moments) < 115 and 1.5 < moments[-1] < 2.5  # 80 in the mean, within two seconds
+    assert results(phase)["served"] >= 4 and results(phase)["queued"] > 20
+    assert sum(results(phase).values()) == len(moments)
+    assert {r["status"] for r in phase["requests"]} == {200} and phase["summary"]["busy_max"] == 4
+    late = [r["wait"] for r in sorted(phase["requests"], key=lambda r: r["at"]) if r["result"] == "queued"]
+    assert sum(late[-10:]) > sum(late[:10])  # the queue grows
 
 
 def test_another_user_judges_by_time_alone_and_says_so(lab: Machine) -> None:

@@ -254,7 +254,7 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[
             continue
         size = None
         if buffers.built:
-            size = _built(hyper, graph, layout, device, pipeline) if spilled or len(used) > 1 else buffers.device
+            size = _built(hyper, graph, layout, device, pipeline) if spilled or pipeline else buffers.device
         if size is None:
             size = _estimated(hyper, graph, layout, device, buffers.device, pipeline, spilled)
         if len(used) > 1 and not buffers.built:  # what several devices copy is only estimated

@@ -19,6 +19,8 @@ NICE = (
     "system", "process", "start", "version", "loaded", "installed", "runners", "connections", "gpus", "address",
 )  # fmt: skip
 
+RUNS = ("active", "activating", "reloading")  # states of a unit that has a process, or gets one
+
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
     """What the user asks for. `secret` names values that must not stand in Environment= (readable by all)."""
@@ -65,6 +67,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 def running_value(facts: Facts, name: str) -> str | None:
     """A variable as the running server reads it: from `server config`, else from its environment."""
     setting = settings.lookup(name)
+    if facts.service is not None and facts.service.active_state not in RUNS:
+        return None  # what its last start has logged runs no more
     if facts.start is not None and facts.start.config is not None and name in facts.start.config:
         printed = facts.start.config[name]
         return settings.own_part(setting, printed) if setting else printed
@@ -141,10 +145,14 @@ def plan(request: Request, facts: Facts, ours: Ours) -> Plan:
     lints = [*lint(after, request.set, release, keys), *taken.left, *(ours.lints(after) if files else ())]
     lints += [lost_lint(n, wanted[n], value, origin) for n, value, origin in lost(wanted, will, release)]
     lints += _absent_models(request.models, facts)
+    unmanaged = [n for n in request.release if n not in before.values and n not in before.unset]
+    said = "{} is not managed here, so nothing is released"
+    lints += [Lint("not_managed", "warning", said.format(n), "", n) for n in unmanaged]
     refused = tuple(x for x in lints if x.severity == "error" and x.id not in request.overrides)
-    running = service.active_state in ("active", "activating", "reloading")
+    running = service.active_state in RUNS
     stale = bool(lost(wanted, now, release)) or service.need_daemon_reload
-    asked = tuple(dict.fromkeys((*request.set, *request.unset, *request.release, *taken.values)))
+    released = [n for n in request.release if n not in unmanaged]
+    asked = tuple(dict.fromkeys((*request.set, *request.unset, *released, *taken.values)))
     other = stale or _other(now, will) or _process_differs(facts, will, wanted, asked)
     return Plan(
         unit=unit,
@@ -247,7 +255,7 @@ def plan_of_files(files: tuple[FileChange, ...], asked: tuple[str, ...], facts: 
     )
     will = ours.effective(tuple(c for c in files if c.path in ours.paths), edits)
     wanted: dict[str, str | None] = dict(after.values) | dict.fromkeys(after.unset)
-    running = service.active_state in ("active", "activating", "reloading")
+    running = service.active_state in RUNS
     other = _other(now, will) or _process_differs(facts, will, wanted, asked) or service.need_daemon_reload
     return Plan(
         unit=service.id,

@@ -9,13 +9,12 @@ import msgspec
 from ollamactl.core.cause import cause
 from ollamactl.core.facts import Facts
 from ollamactl.core.mismatch import Mismatch
-from ollamactl.core.plan import Plan, full_name
+from ollamactl.core.plan import RUNS, Plan, full_name
 from ollamactl.core.verify import Judgement, judge
 from ollamactl.host import serving
 from ollamactl.host.context import Context, Lost
 from ollamactl.host.journal import Entry, ModelBefore
 from ollamactl.host.serving import VERIFY, LoadFailed, gather
-from ollamactl.host.undo import RUNS
 
 PROOF = tuple(f for f in VERIFY if f != "connections")  # who waits proves nothing
 KEEP_ALIVE = 300.0  # s that a model stays loaded which was loaded as a proof only

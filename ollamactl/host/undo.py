@@ -12,13 +12,13 @@ from ollamactl.core.cause import cause
 from ollamactl.core.facts import Start
 from ollamactl.core.feeds import Collector
 from ollamactl.core.mismatch import Mismatch
+from ollamactl.core.plan import RUNS
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import journal, nginxd, serving
 from ollamactl.host.context import Context, Interrupted, Lost, Result, signals_wait
 from ollamactl.host.journal import Entry
 from ollamactl.host.serving import VERIFY, LoadFailed, NotServing, gather
 
-RUNS = ("active", "activating", "reloading")
 AGAIN = "sudo ollamactl recover"
 
 

@@ -11,7 +11,7 @@ from ollamactl.core import settings
 from ollamactl.core.facts import Facts
 from ollamactl.core.inflight import in_flight
 from ollamactl.core.ours import FileChange
-from ollamactl.core.plan import Plan
+from ollamactl.core.plan import RUNS, Plan
 from ollamactl.errors import Exit, Failure
 from ollamactl.host.apply import Result
 from ollamactl.host.journal import Entry, Holder
@@ -177,8 +177,7 @@ class Apply:
             ids = " ".join(dict.fromkeys(f"--override {x.id}" for x in plan.refused))
             self.out.wrap(f"hint: to go ahead all the same: {ids}", hang=6)
         elif result is None and plan.empty:
-            if self.command != "apply":  # of an apply they were shown when it was made
-                self._warnings(plan)
+            self._warnings(plan)
             self.out.line(self._here(_NOTHING.get(self.command, _NOTHING["apply"])))
         elif result is None:
             for change in plan.files:
@@ -201,7 +200,9 @@ class Apply:
         if result.status == "applied":
             self._memory(result)
             self.out.line()
-            proven = f"{self._done} and verified." if plan.running else f"{self._done}; the service does not run."
+            service = result.after.service if result.after is not None else None
+            runs = plan.running or (service is not None and service.active_state in RUNS)
+            proven = f"{self._done} and verified." if runs else f"{self._done}; the service does not run."
             self.out.line(f"{proven} To undo: sudo ollamactl rollback{self._unit(plan)}")
         elif result.status in ("unchanged", "unproven"):
             self._memory(result)

@@ -163,6 +163,12 @@ def test_unset_and_release() -> None:
     assert [(f.path, f.after) for f in gone.files] == [(OURS, None)]
 
 
+def test_a_release_of_what_is_not_managed_is_said_and_changes_nothing() -> None:
+    found = plan(machine(), Request(release=("OLLAMA_NOSUCH",)))
+    assert [(x.id, x.name) for x in found.lints] == [("not_managed", "OLLAMA_NOSUCH")]
+    assert not found.refused and found.empty and not found.changes
+
+
 values = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r\0"), max_size=60)
 names = st.sampled_from(["OLLAMA_ORIGINS", "OLLAMA_MODELS", "LLAMA_ARG_X", "OLLAMA_LLM_LIBRARY"])
 

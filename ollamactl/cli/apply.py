@@ -11,7 +11,15 @@ import click
 import msgspec
 
 from ollamactl import platforms
-from ollamactl.cli.common import chosen_unit, command_line, json_option, need, recorded_command, unit_option
+from ollamactl.cli.common import (
+    chosen_unit,
+    command_line,
+    json_option,
+    manager_of,
+    need,
+    recorded_command,
+    unit_option,
+)
 from ollamactl.core import plan as planning
 from ollamactl.core import settings
 from ollamactl.core.elsewhere import Advice, of_unit
@@ -98,6 +106,8 @@ def apply(
         found = error.advice if isinstance(error, Elsewhere) else _elsewhere(request, unit, error)
         if found is None:
             raise
+        if found.way == "compose" and not unit and _has_place(name := f"compose:{found.name}"):
+            return _apply(LiveHost(), name, request, screen, how, check, as_json)
         from ollamactl.report.elsewhere import show
 
         return show(screen.out, found, as_json)
@@ -109,6 +119,13 @@ class Elsewhere(Exception):
     def __init__(self, advice: Advice) -> None:
         super().__init__(advice.said)
         self.advice = advice
+
+
+def _has_place(unit: str) -> bool:
+    """Whether ollamactl has a file of its own in the project of a container."""
+    from ollamactl.platforms import compose
+
+    return compose.supported(LiveHost(), unit)
 
 
 def _elsewhere(request: Request, unit: str, error: Failure) -> Advice | None:
@@ -136,7 +153,7 @@ def _apply(
     host: LiveHost, unit: str, request: Request, screen: screens.Apply, how: _How, check: bool, as_json: bool
 ) -> int:
     if not check:
-        platforms.of(host).may_change(host, unit, command_line())
+        platforms.of(host, unit).may_change(host, unit, command_line())
     run = _Run(host, unit, request, screen)
     if check:
         return screen.finish(run.plan_now(), None, as_json, check=True)
@@ -144,11 +161,12 @@ def _apply(
     with changing.signals_raise():
         try:
             with store.lock(recorded_command(), how.wait, screen.waiting):
-                manager, user = platforms.of(host).manager(host), os.environ.get("SUDO_USER", "")
+                manager, user = manager_of(host, store, unit), os.environ.get("SUDO_USER", "")
                 context = Context(
                     host, manager, store, screen, recorded_command(), user, how.timeout, how.start, how.watch
                 )
                 changing.recover_first(context, screen.interrupted_before)
+                context = msgspec.structs.replace(context, manager=manager_of(host, store, unit))
                 plan = run.plan_now()
                 if plan.refused or (plan.empty and not how.start and not request.models):
                     return screen.finish(plan, None, as_json)
@@ -207,7 +225,7 @@ class _Run:
         service, system = self.facts.service, self.facts.system
         if service is not None and (found := of_unit(self.request, service, system)) is not None:
             raise Elsewhere(found)
-        ours = platforms.of(self.host).ours(collector, self.facts)
+        ours = platforms.of(self.host, self.unit).ours(collector, self.facts)
         request = self.request
         self.screen.memory_notes = []
         if request.set.get("OLLAMA_NUM_PARALLEL", "").strip().lower() == "auto":

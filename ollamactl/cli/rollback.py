@@ -6,9 +6,10 @@ import os
 from collections.abc import Callable
 
 import click
+import msgspec
 
 from ollamactl import platforms
-from ollamactl.cli.common import chosen_unit, command_line, json_option, recorded_command, unit_option
+from ollamactl.cli.common import chosen_unit, command_line, json_option, manager_of, recorded_command, unit_option
 from ollamactl.cli.history import numbered
 from ollamactl.cli.restoring import Planned, everything, since
 from ollamactl.core.feeds import Collector
@@ -115,7 +116,7 @@ def recover(timeout: float, wait: float, as_json: bool) -> int:
 def _context(store: Store, screen: screens.Apply, timeout: float) -> Context:
     user = os.environ.get("SUDO_USER", "")
     host = LiveHost()
-    return Context(host, platforms.of(host).manager(host), store, screen, recorded_command(), user, timeout)
+    return Context(host, manager_of(host, store, ""), store, screen, recorded_command(), user, timeout)
 
 
 Planner = Callable[[Host, screens.Apply], Planned]
@@ -148,6 +149,7 @@ def _run(
                 screen.facts = facts
                 if plan.refused or plan.empty:
                     return screen.finish(plan, None, as_json)
+                context = msgspec.structs.replace(context, manager=manager_of(context.host, store, plan.unit))
                 screen.plan(plan, facts)
                 result = changing.change(context, plan, facts, (), kind, images)
         except changing.Interrupted as stopped:

@@ -38,6 +38,9 @@ def verify(source: str | None, unit: str, no_color: bool, as_json: bool) -> int:
         collector = Collector(opened.host, unit)
         if collector.get("unit") is not None or collector.get("install") is None:
             chosen_unit(collector)
+        elif collector.get("install").way == "compose":
+            named = Collector(opened.host, collector.get("install").key)
+            collector = named if named.get("service") is not None else collector
         facts = collector.facts(FIELDS, taken=time.time(), origin=opened.origin)
     if facts.service is None and facts.start is None and facts.loaded is None:
         why = facts.why("service")
@@ -66,8 +69,9 @@ def verify(source: str | None, unit: str, no_color: bool, as_json: bool) -> int:
     out.wrap(header(facts))
     out.line()
     boxed = facts.install is not None and facts.service is None and facts.effective is not None
-    mac = facts.service is not None and facts.service.manager == "launchd"
-    table(out, judgement, container=boxed, titles={"drop-in": "ours", "unit": "launchd"} if mac else None)
+    by = facts.service.manager if facts.service is not None else ""
+    titles = {"drop-in": "ours", "unit": by} if by in ("launchd", "compose") else None
+    table(out, judgement, container=boxed, titles=titles)
     for mismatch in judgement.mismatches:
         out.line()
         out.wrap(mismatch.text, hang=2, mark="✗", kind="error")

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ollamactl.core.compose import argv, override_file
 from ollamactl.core.facts import Compose, Container, Facts, Install, Service, System
 from ollamactl.core.plan import Request
 
@@ -149,22 +150,8 @@ def _compose(found: Install, box: Container | None, request: Request, facts: Fac
     return Advice(found.way, box.name, said, steps, (undo, up(project, project.files)))
 
 
-def override_file(project: Compose) -> str:
-    """The file for values that win: the one that compose reads by itself after the project's only file, or the last
-    of several."""
-    base = project.files[-1] if project.files else f"{project.folder}/compose.yaml"
-    if len(project.files) > 1:
-        return base
-    folder, _, name = base.rpartition("/")
-    stem, dot, end = name.rpartition(".")
-    usual = stem in ("compose", "docker-compose")
-    return f"{folder or project.folder}/{stem}.override.{end}" if usual and dot else base
-
-
 def up(project: Compose, files: tuple[str, ...]) -> str:
-    where = ["--project-directory", project.folder] if project.folder else []
-    named = [w for f in files for w in ("-f", f)]
-    return shlex.join(["docker", "compose", "-p", project.project, *where, *named, "up", "-d", project.service])
+    return shlex.join(argv(project, files, "up", "-d", project.service))
 
 
 def _quadlet(found: Install, box: Container | None, request: Request, facts: Facts) -> Advice | None:

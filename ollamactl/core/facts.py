@@ -143,7 +143,7 @@ class Service(Record, frozen=True, kw_only=True):
     load_error: str = ""
     can_reload: bool = False
     drop_in_dirs_checked: tuple[str, ...] = ()
-    manager: Literal["system", "user", "launchd"] = "system"
+    manager: Literal["system", "user", "launchd", "compose"] = "system"
     way: str = ""  # where systemd does not run it: Launch.kind
     label: str = ""  # the launchd job that runs it now
     domain: str = ""  # gui/501, system
@@ -322,6 +322,7 @@ class Compose(Record, frozen=True, kw_only=True):
     service: str
     folder: str = ""  # project.working_dir
     files: tuple[str, ...] = ()  # project.config_files, in the order in which they are merged
+    hash: str = ""  # config-hash: of all that the container was made of
 
 
 class Port(Record, frozen=True, kw_only=True):

@@ -98,7 +98,7 @@ def prove(ctx: Context, plan: Plan, before: Facts, models: tuple[str, ...]) -> R
     entry = entry_for(ctx, plan, before, "apply", {})
     try:
         facts = gather(ctx.host, plan.unit, CONFIG)
-        where = (facts.effective.value("OLLAMA_HOST") if facts.effective else None) or ""
+        where = serving.asked_at(ctx.host, plan.unit, facts.effective)
         found, facts, loaded = proof(ctx, plan, before, _only(entry, models), models, where, facts)
         wrong: tuple[Mismatch, ...] = ()
     except (Lost, Failure, OSError) as error:
@@ -201,7 +201,7 @@ def forward(
         ctx.report.note(f"{plan.unit} is {before.service.active_state}: not started (--start starts it)")
         return judge(facts, plan.wanted), facts, ()
     passed = will.effective if will is not None else Collector(ctx.host, plan.unit).get("effective")
-    ollama_host = (passed.value("OLLAMA_HOST") if passed else None) or ""
+    ollama_host = serving.asked_at(ctx.host, plan.unit, passed)
     if plan.running and not plan.restart:
         facts = _check_config(ctx, plan, will)
         ctx.report.note(f"{plan.unit} keeps running: what it was started with stays the same")

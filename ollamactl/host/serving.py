@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from typing import Any, Protocol
 
 import msgspec
 
 from ollamactl.core import govalues
 from ollamactl.core.dropin import Managed
-from ollamactl.core.facts import Facts, LoadedModel, Start
+from ollamactl.core.facts import Effective, Facts, LoadedModel, Start
 from ollamactl.core.feeds import Collector, Unknown, client_address
 from ollamactl.core.feeds.processes import descendants, listeners_of
 from ollamactl.core.parse import api
@@ -70,6 +69,14 @@ class Manager(Protocol):
     def reset_failed(self, unit: str) -> None: ...
     def arm(self, unit: str) -> None: ...  # an interrupted transaction is recovered at the next boot
     def disarm(self) -> None: ...
+
+
+def asked_at(host: Host, unit: str, effective: Effective | None) -> str:
+    """OLLAMA_HOST as a client on this host needs it: what the server is given, but for a container, which is reached
+    at its published port."""
+    if unit.startswith("compose:"):
+        return Collector(host, unit).get("address") or ""
+    return (effective.value("OLLAMA_HOST") if effective else None) or ""
 
 
 class NotServing(Failure):
@@ -149,15 +156,10 @@ def _before(model: LoadedModel, facts: Facts, now: float) -> ModelBefore:
 
 def _seconds_left(expires: str, now: float) -> float:
     """Seconds until /api/ps' `expires_at`; negative for a model that never expires."""
-    text = expires.replace("Z", "+00:00")
-    head, dot, rest = text.partition(".")
-    if dot:  # Go prints nanoseconds, Python reads microseconds
-        digits = len(rest) - len(rest.lstrip("0123456789"))
-        text = f"{head}.{rest[:digits][:6].ljust(6, '0')}{rest[digits:]}"
-    try:
-        left = datetime.fromisoformat(text).timestamp() - now
-    except (ValueError, OverflowError):
+    until = api.moment(expires)
+    if until is None:
         return 300.0
+    left = until - now
     return -1.0 if left > 50 * 365 * 86400 else max(left, 1.0)
 
 

@@ -89,7 +89,7 @@ def _restore_service(ctx: Context, entry: Entry, found: Undone) -> None:
 
 def _serves_again(ctx: Context, entry: Entry, found: Undone) -> None:
     effective = Collector(ctx.host, entry.unit).get("effective")
-    ollama_host = (effective.value("OLLAMA_HOST") if effective else None) or ""
+    ollama_host = serving.asked_at(ctx.host, entry.unit, effective)
     serving.wait_answer(ctx.host, ctx.manager, entry.unit, ollama_host, min(60.0, ctx.timeout))
     start: Start | None = serving.wait_start(ctx.host, entry.unit, 5.0).get("start")
     for name, value in entry.values.items():

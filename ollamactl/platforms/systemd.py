@@ -169,18 +169,10 @@ class Systemd:
         self._call(self._path(unit), _UNIT_IFACE, b"ResetFailed", b"")
 
     def arm(self, unit: str) -> None:
-        """From now on, an interrupted transaction is recovered at the next boot."""
-        files.write(BOOT, boot_unit(unit).encode(), 0o644)
-        files.make_folders(os.path.dirname(_BOOT_LINK))
-        files.link(_BOOT_LINK, f"../{os.path.basename(BOOT)}")
+        arm(unit)
 
     def disarm(self) -> None:
-        """No transaction is open any more. systemd forgets the unit when it next reads its files."""
-        for path in (_BOOT_LINK, BOOT):
-            files.sweep(*os.path.split(path))
-            files.remove(path)
-        with contextlib.suppress(OSError):
-            os.rmdir(os.path.dirname(_BOOT_LINK))  # where there was none, or an empty one
+        disarm()
 
     def _job(self, method: bytes, unit: str, timeout: float) -> None:
         """Queues the job and waits until systemd has finished it."""
@@ -192,6 +184,22 @@ class Systemd:
                 what = method.decode().removesuffix("Unit").lower()
                 raise Failure(f"systemd did not finish the {what} of {unit} in {timeout:.0f} s", id="job_timeout")
             time.sleep(0.005)
+
+
+def arm(unit: str) -> None:
+    """From now on, an interrupted transaction is recovered at the next boot."""
+    files.write(BOOT, boot_unit(unit).encode(), 0o644)
+    files.make_folders(os.path.dirname(_BOOT_LINK))
+    files.link(_BOOT_LINK, f"../{os.path.basename(BOOT)}")
+
+
+def disarm() -> None:
+    """No transaction is open any more. systemd forgets the unit when it next reads its files."""
+    for path in (_BOOT_LINK, BOOT):
+        files.sweep(*os.path.split(path))
+        files.remove(path)
+    with contextlib.suppress(OSError):
+        os.rmdir(os.path.dirname(_BOOT_LINK))  # where there was none, or an empty one
 
 
 def boot_unit(unit: str) -> str:

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import ollama
+from . import debian, ollama
 from .machine import CHECKOUT, Machine
 
 PACKAGES = ("docker.io", "docker-cli", "containerd", "runc")  # docker-cli is one of its own since Debian 13
@@ -37,6 +37,22 @@ def programs() -> Path:
     return folder
 
 
+def plugin() -> Path:
+    """Compose of today, which Debian has since 13: fetched from the archive that the clean systems are made of."""
+    kept = CHECKOUT / ".cache" / "docker-compose"
+    if not kept.exists():
+        lists = debian.image("trixie") / "var/lib/apt/lists"
+        entries = next(lists.glob("*_main_binary-*_Packages")).read_text().split("\n\n")
+        entry = next(e for e in entries if e.startswith("Package: docker-compose\n"))
+        name = next(line.split()[1] for line in entry.splitlines() if line.startswith("Filename:"))
+        with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
+            url = f"{debian.mirror().rstrip('/')}/{name}"
+            subprocess.run(["curl", "-sSf", "-o", f"{scratch}/it.deb", url], check=True)
+            subprocess.run(["dpkg-deb", "-x", f"{scratch}/it.deb", f"{scratch}/root"], check=True)
+            os.replace(f"{scratch}/root/usr/libexec/docker/cli-plugins/docker-compose", kept)
+    return kept
+
+
 def _candidate(package: str) -> bool:
     said = subprocess.run(["apt-cache", "policy", package], capture_output=True, text=True).stdout
     return "Candidate:" in said and "Candidate: (none)" not in said
@@ -44,7 +60,7 @@ def _candidate(package: str) -> bool:
 
 def machine() -> Machine:
     """A machine that an engine can run in, not booted yet."""
-    return Machine(nspawn=NSPAWN, share=[programs()])
+    return Machine(nspawn=NSPAWN, share=[programs(), plugin()])
 
 
 def setup(machine: Machine) -> None:
@@ -59,6 +75,8 @@ systemctl daemon-reload
 for program in {folder}/usr/bin/* {folder}/usr/sbin/*; do ln -sf $program /usr/local/bin/; done
 systemd-run -q --unit=docker -E PATH=/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin \\
     dockerd --data-root /var/lib/docker --storage-driver=vfs --iptables=false
+mkdir -p /usr/local/lib/docker/cli-plugins
+ln -sf {plugin()} /usr/local/lib/docker/cli-plugins/docker-compose
 mkdir -p /tmp/image/usr /tmp/image/etc /tmp/image/tmp /tmp/image/root
 for link in bin lib lib64 sbin; do ln -sfn usr/$link /tmp/image/$link; done
 """

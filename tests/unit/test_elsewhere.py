@@ -7,7 +7,8 @@ import shlex
 import msgspec
 import pytest
 
-from ollamactl.core.elsewhere import RULES, Advice, advice, of_unit, override_file, run_line
+from ollamactl.core.compose import override_file
+from ollamactl.core.elsewhere import RULES, Advice, advice, of_unit, run_line
 from ollamactl.core.facts import Compose, Container, Facts, Install, Port, Service, System, Way
 from ollamactl.core.plan import Request
 

@@ -74,7 +74,7 @@ def installs(c: Collector) -> tuple[Install, ...]:
     units: tuple[UnitName, ...] = c.get("units") or ()
     boxes: tuple[Container, ...] = c.get("containers") or ()
     servers: tuple[Process, ...] = c.get("servers") or ()
-    found = [_of_unit(u) for u in units] + [_of_container(b) for b in boxes]
+    found = [_of_unit(u) for u in units] + [of_container(b) for b in boxes]
     known = {i.pid for i in found if i.pid} | {b.pid for b in boxes if b.pid}
     names = {i.name for i in found} | {b.id for b in boxes}
     inside = c.get("system")
@@ -93,7 +93,7 @@ def _of_unit(unit: UnitName) -> Install:
     return Install(way=way, name=unit.name, running=unit.active == "active", why=f"systemd has {unit.name}")
 
 
-def _of_container(box: Container) -> Install:
+def of_container(box: Container) -> Install:
     way: Literal["docker", "podman", "compose", "quadlet"] = box.engine
     why = f"{box.engine} has the container {box.name} ({box.image}, {box.status})"
     if box.unit:

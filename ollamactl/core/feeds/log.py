@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ollamactl.core.facts import (
+    Install,
     Log,
     Service,
     Start,
@@ -54,7 +55,7 @@ def log_sources(
 def log_(c: Collector) -> Log:
     has: Service | None = c.get("service")
     if has is None:
-        return _apart(c)
+        return of_install(c, installs.apart(c))
     if not has.invocation_id and not c.whole_log:
         raise Unknown(Missing("absent", f"{has.id} was not started since boot"))
     sources = log_sources(has, c.get("unit_files") or (), whole=c.whole_log, last=c.lines)
@@ -73,9 +74,8 @@ def log_(c: Collector) -> Log:
 FEEDS["log"] = FEEDS.pop("log_")
 
 
-def _apart(c: Collector) -> Log:
+def of_install(c: Collector, found: Install) -> Log:
     """The log of a server that is no unit of systemd: all of it, or its head and its tail."""
-    found = installs.apart(c)
     first, *rest = installs.log_source(c, found)
     head = c.read(first)
     if head.missing is not None:

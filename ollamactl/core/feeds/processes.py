@@ -44,11 +44,16 @@ def _apart(c: Collector) -> Process:
     found = installs.apart(c)
     if not found.pid:
         raise Unknown(Missing("absent", f"{found.key} does not run: no process"))
+    return server_of(c, found.pid)
+
+
+def server_of(c: Collector, pid: int) -> Process:
+    """The server that a process is, or that runs below it: a container's first process may be an init of its own."""
     servers: tuple[Process, ...] = c.get("servers") or ()
-    for server in servers:  # a container's first process may be an init of its own
-        if found.pid in (server.pid, server.ppid):
+    for server in servers:
+        if pid in (server.pid, server.ppid):
             return server
-    return c.record(native("process", str(found.pid)), Process)
+    return c.record(native("process", str(pid)), Process)
 
 
 @feed

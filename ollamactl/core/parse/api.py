@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -118,3 +119,14 @@ def model_layers(manifest: bytes) -> tuple[str, ...]:
     """Digests (`sha256:…`) of the layers of a manifest that hold the model itself."""
     layers = _dicts(_dict(_json(manifest)).get("layers"))
     return tuple(_text(x.get("digest")) for x in layers if _text(x.get("mediaType")).endswith("image.model"))
+
+
+def moment(text: str) -> float | None:
+    """RFC 3339 as Go prints it, with nanoseconds → seconds since the epoch; None for what is none."""
+    head, dot, rest = text.replace("Z", "+00:00").partition(".")
+    digits = len(rest) - len(rest.lstrip("0123456789"))
+    fraction = f".{rest[:digits][:6].ljust(6, '0')}" if dot else ""  # Python reads microseconds
+    try:
+        return datetime.fromisoformat(f"{head}{fraction}{rest[digits:]}").timestamp()
+    except (ValueError, OverflowError):
+        return None

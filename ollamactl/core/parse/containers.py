@@ -113,6 +113,7 @@ def _compose(labels: dict[str, str]) -> Compose | None:
         service=service,
         folder=labels.get(docker + "project.working_dir", ""),
         files=tuple(f for f in files.split(",") if f),
+        hash=labels.get(docker + "config-hash", ""),
     )
 
 

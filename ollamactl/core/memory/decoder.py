@@ -12,6 +12,7 @@ from ollamactl.core.memory import altup, delta, encoder, gemma, hybrid, latent, 
 from ollamactl.core.memory.ggml import quantized, row_bytes
 from ollamactl.core.memory.graph import ALIGNMENT, HOST_ALIGNMENT, Tensor, in_parts, peak
 from ollamactl.core.memory.graph import Graph as Nodes
+from ollamactl.core.memory.indexer import Indexer
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.compute import Graph
@@ -77,6 +78,7 @@ class Builder:
                 self.turn[swa] = self.rotations(swa if mixed else None)
                 self.index[swa] = (self.new_input(8 * tok), self.new_input(index_v))
             self.mask[swa] = self.new_input(width * cells * tok)
+        self.indexer = Indexer(self) if hyper.family.indexer == "keys" else None
         self.outputs = self.new_input(4 * self.out)
         self.states = self.new_input(4 * graph.slots)
         self.state_numbers: dict[str, Tensor] = {}
@@ -589,8 +591,10 @@ class Builder:
         for tensor in self.inputs:
             tensor.sources = ()
         nodes = self.nodes.nodes
-        known = {id(t) for t in self.inputs}
+        ready = self.indexer.zeros if self.indexer is not None else []
+        known = {id(t) for t in (*self.inputs, *ready)}
         nodes = [n for n in nodes if id(n) not in known]
+        known -= {id(t) for t in ready}
         if self.part.hosted or self.part.hosted_experts:
             return peak(in_parts(nodes, self.inputs))
         first = list({id(s): s for node in nodes for s in node.sources if id(s) in known}.values())  # as asked for
@@ -600,7 +604,7 @@ class Builder:
             first = [twin for t in first for twin in (t, *(Tensor(t.size) for _ in range(self.part.copies - 1)))]
             for tensor in first:
                 tensor.output = True  # the others of a pipeline still read it
-        return peak(first + nodes, HOST_ALIGNMENT if self.on_host else ALIGNMENT)
+        return peak(ready + first + nodes, HOST_ALIGNMENT if self.on_host else ALIGNMENT)
 
 
 # What makes a block's rows where it is not attention, and families whose blocks are laid out in their own way.

@@ -226,8 +226,8 @@ FAMILIES: dict[str, Family] = {
     "deepseek2-ocr": Family(built=False, dense_lead=True),
     "mistral4": Family(latent=True, dense_lead=True),
     "minicpm3": Family(latent=True),
-    "glm-dsa": Family(built=False, latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
-    "deepseek32": Family(built=False, latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
+    "glm-dsa": Family(latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
+    "deepseek32": Family(latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
     "minimax-m3": Family(built=False, indexer="keys-values", dense_lead=True),
     # -- recurrent and hybrid --
     "mamba": Family(recurrent="mamba", cache="none"),

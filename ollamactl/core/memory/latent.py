@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ollamactl.core.memory.graph import Tensor
@@ -18,10 +19,12 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
     keys, tok, heads = b.hyper.keys, b.tok, layer.heads
     lora, rope = int(keys.get("attention.kv_lora_rank", 0)), int(keys.get("rope.dimension_count", 0))
     key = int(keys.get("attention.key_length_mla", 0)) if b.hyper.latent else layer.key
-    q = cur
+    q = query = cur
+    if b.indexer is not None:
+        b.indexer.keys(cur, layer, block)
     if "attn_q_a.weight" in block.widths:
-        q = b.norm(b.make(block.widths["attn_q_a.weight"], q), block, "attn_q_a_norm.weight")
-        q = b.make(heads * key, q)
+        query = b.norm(b.make(block.widths["attn_q_a.weight"], q), block, "attn_q_a_norm.weight")
+        q = b.make(heads * key, query)
     else:
         q = b.make(heads * key, q)
     q_nope = b.view(q, "q_nope", 0, F * heads * (key - rope) * tok)
@@ -34,7 +37,7 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
         q = b.make(heads * (lora + rope), b.view(absorbed, "absorbed"), q_pe)
         value = b.view(b.norm(latent_view, block, "attn_kv_a_norm.weight"), "Vcur")
         k = b.make(lora + rope, value, _roped(b, k_pe_view, rope))
-        return _attend_latent(b, q, k, value, layer, block, lora)
+        return _attend_latent(b, q, k, value, layer, block, lora, lambda: _mask(b, cur, query, layer))
     latent = b.norm(latent_view, block, "attn_kv_a_norm.weight")
     if "attn_kv_b.weight" in block.widths:
         width = block.widths["attn_kv_b.weight"]
@@ -55,20 +58,26 @@ def _roped(b: Builder, tensor: Tensor, width: int) -> Tensor:
     return Tensor(F * width * b.tok, (tensor, b.positions), inplace=True, layout=("pe", width, b.tok))
 
 
-def _attend_latent(b: Builder, q: Tensor, k: Tensor, v: Tensor, layer: Layer, block: Block, lora: int) -> Tensor:
+def _mask(b: Builder, cur: Tensor, query: Tensor, layer: Layer) -> Tensor:
+    return b.mask[False] if b.indexer is None else b.indexer.limited(cur, query, layer)
+
+
+def _attend_latent(
+    b: Builder, q: Tensor, k: Tensor, v: Tensor, layer: Layer, block: Block, lora: int, mask_of: Callable[[], Tensor]
+) -> Tensor:
     graph, nodes, tok, heads = b.graph, b.nodes, b.tok, layer.heads
     out = heads * int(b.hyper.keys.get("attention.value_length_mla", 0))
     nodes.expand(q)
     nodes.expand(v)
     nodes.expand(k)
     nodes.expand(Tensor(0, (b.view(k, "k2d"), b.index[False][0]), outside=True))
-    mask, cells = b.mask[False], graph.cells.full
+    cells = graph.cells.full
     q = b.view(b.view(q, "q4"), "q4p")
     if graph.flash:
         if graph.attend_on_host:
             cur = b.from_host(q, heads * lora)
         else:
-            cur = b.make(heads * lora, q, mask)
+            cur = b.make(heads * lora, q, mask_of())
             if graph.cuda and graph.type_k != "f16":  # values are part of the keys: one copy is enough
                 cur.size += 2 * cells * graph.cells.streams * layer.k
         cur = b.make(out, b.view(cur, "perm"))
@@ -77,7 +86,9 @@ def _attend_latent(b: Builder, q: Tensor, k: Tensor, v: Tensor, layer: Layer, bl
     else:
         flipped = Tensor(2 * cells * graph.cells.streams * lora, (Tensor(0, outside=True),))
         kq = Tensor(F * cells * heads * tok, (q,), layout=("kq", cells, heads, tok))
-        kq = Tensor(kq.size, (kq, mask), inplace=True, layout=kq.layout)
+        nodes.expand(flipped)
+        nodes.expand(kq)
+        kq = Tensor(kq.size, (kq, mask_of()), inplace=True, layout=kq.layout)
         cur = b.make(heads * lora, flipped, kq)
         cur = b.make(out, cur)
         cur = b.make(out, b.view(cur, "kqvp"))

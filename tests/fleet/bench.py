@@ -1,4 +1,4 @@
-"""`make bench-fleet`: the module beside `ansible.builtin.template` and `systemd_service`, which do the same by hand and
+"""`make bench-fleet`: the module beside Ansible's own `template` and `systemd_service`, which do the same by hand and
 prove nothing. Both change the slots of three hosts and restart them, in turn; figures are of one run."""
 
 from __future__ import annotations

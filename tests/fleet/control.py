@@ -47,9 +47,9 @@ class Run(NamedTuple):
 
     def of(self, host: str, action: str = "ollamactl.host.config") -> dict[str, Any]:
         """The last result of that module on that host."""
-        found = [r["result"] for r in self.results if r["host"] == host and r["action"] == action]
+        found = [r for r in self.results if r["host"] == host and r["action"] == action]
         assert found, f"{host} has no result of {action}:\n{self.output}"
-        return dict(found[-1])
+        return {**found[-1]["result"], "failed": found[-1]["kind"] in ("failed", "ignored")}
 
     @property
     def changed(self) -> dict[str, int]:
@@ -84,6 +84,7 @@ class Controller:
     """Runs playbooks on the hosts of a fleet."""
 
     name = "play"  # of its files
+    bin = BIN  # where its Ansible is
 
     def __init__(self, fleet: Fleet, variables: Mapping[str, Any]) -> None:
         self.fleet, self.folder = fleet, fleet.folder
@@ -110,7 +111,7 @@ class Controller:
             playbook = str(path)
         record = self.folder / f"{self.name}.record"
         record.unlink(missing_ok=True)
-        argv = [str(BIN / "ansible-playbook"), playbook, *args]
+        argv = [str(self.bin / "ansible-playbook"), playbook, *args]
         argv += ["-e", json.dumps(variables)] if variables else []
         return self.fleet.popen(argv, {**environment(self.folder), "FLEET_RECORD": str(record)}, cwd=self.folder)
 

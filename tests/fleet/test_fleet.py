@@ -5,7 +5,10 @@ The tests build on each other: the fleet is installed once, in order of this fil
 
 from __future__ import annotations
 
+import copy
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +23,7 @@ from .control import Controller, Run, tasks
 from .hosts import Fleet
 
 pytestmark = pytest.mark.lab
+TOP = Path(__file__).resolve().parents[2]
 GATE = "/run/load-gate"
 PORT = "127.0.0.1:11500"
 
@@ -127,6 +131,21 @@ def test_what_only_looks_changes_nothing(fleet: Fleet, controller: Controller) -
     assert traces(fleet) == before
 
 
+def test_an_older_ansible_core(fleet: Fleet, controller: Controller) -> None:
+    venv = TOP / ".cache/ansible-2.18"
+    if not (venv / "bin/ansible-playbook").exists():
+        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+        pip = [venv / "bin/python", "-m", "pip", "install", "-q", "ansible-core==2.18.*"]
+        subprocess.run(pip, check=True, capture_output=True)
+    older = controller_of_its_own(controller)
+    older.bin = venv / "bin"
+    before = traces(fleet)
+    run = older.play(role(parallel=2, models=[ollama.CHAT]), "--check", "--diff")
+    well(run)
+    assert run.changed == dict.fromkeys(fleet.hosts, 0)
+    assert traces(fleet) == before
+
+
 def test_what_is_refused_fails_and_touches_nothing(fleet: Fleet, controller: Controller) -> None:
     before = traces(fleet)
     run = controller.play(config(hosts="alpha", settings={"OLLAMA_NUM_PARALEL": 4}))
@@ -229,8 +248,6 @@ def test_absent_takes_everything_away(fleet: Fleet, controller: Controller) -> N
 
 def controller_of_its_own(controller: Controller) -> Controller:
     """A second one beside a playbook that runs: it records elsewhere."""
-    import copy
-
     other = copy.copy(controller)
     other.name = "beside"
     return other

@@ -30,6 +30,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -120,13 +121,11 @@ class Machine:
         self._keeper: subprocess.Popen[str] | None = None
         self._facts: dict[str, Any] = {}
         self._detached = detached
-        needed = [
-            CHECKOUT,
-            Path(sys.prefix),
-            Path(sys.base_prefix),
-            Path(sys.executable).resolve().parent,
-            *share,
-        ]
+        needed = [CHECKOUT, Path(sys.prefix), *share]
+        if str(root) != "/" and sys.base_prefix == "/usr":  # that folder is the other system's own
+            nspawn = [*nspawn, *_interpreter(Path(root))]
+        else:
+            needed += [Path(sys.base_prefix), Path(sys.executable).resolve().parent]
         self._config = {
             "name": self.name,
             "state": str(STATES / self.name),
@@ -415,6 +414,16 @@ def _claim(state: Path) -> int:
             os.close(lock)
             raise LabError(f"a lab machine {state.name} is up already") from None
         return lock
+
+
+def _interpreter(root: Path) -> list[str]:
+    """Arguments for nspawn that show this system's Python, where it is the distribution's, inside another system that
+    does not have the same one."""
+    parts = [Path(sys.executable).resolve(), Path(os.__file__).parent]
+    parts.append(Path(str(sysconfig.get_config_var("LIBDIR"))) / str(sysconfig.get_config_var("INSTSONAME")))
+    if not parts[-1].exists():  # Debian says /usr/lib and has it in a folder for the architecture
+        parts[-1] = parts[-1].parent / str(sysconfig.get_config_var("MULTIARCH")) / parts[-1].name
+    return [f"--bind-ro={part}" for part in parts if not (root / str(part).strip("/")).exists()]
 
 
 def _path() -> str:

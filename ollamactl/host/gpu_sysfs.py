@@ -10,7 +10,7 @@ import re
 import stat
 from typing import Any
 
-_CARD_TEXTS = ("vendor", "device", "product_name", "unique_id", "power_state")
+_CARD_TEXTS = ("vendor", "device", "product_name", "unique_id", "power_state", "mem_info_vram_vendor", "board_info")
 _CARD_NUMBERS = (
     "mem_info_vram_total",
     "mem_info_vram_used",
@@ -27,7 +27,7 @@ def read() -> bytes:
     """Body: `{"cards": [{"card", "pci", "driver", "render", and the sysfs names above}…], "kfd": [{"node", properties
     as int, "banks": [properties]}…], "pci": [{"address", "class", "vendor", "device", "driver"}…] (display and
     accelerator classes), "nodes": [{"path", "mode", "uid", "gid", "group", "usable"}…], "modules": {"amdgpu":
-    version…}, "rocm", "denied": [path…]}`. Sizes in bytes."""
+    version…}, "rocm", "tegra" (a Jetson's own name), "denied": [path…]}`. Sizes in bytes."""
     denied: list[str] = []
     body = {
         "cards": [_card(path, denied) for path in sorted(glob.glob("/sys/class/drm/card*")) if _is_card(path)],
@@ -40,6 +40,7 @@ def read() -> bytes:
             if os.path.isdir(f"/sys/module/{name}")
         },
         "rocm": _text("/opt/rocm/.info/version", denied) or "",
+        "tegra": _tegra(denied),
         "denied": denied,
     }
     return json.dumps(body).encode()
@@ -78,7 +79,21 @@ def _card(path: str, denied: list[str]) -> dict[str, Any]:
         "render": os.path.basename(renders[0]) if renders else "",
         **{name: _text(f"{device}/{name}", denied) for name in _CARD_TEXTS},
         **{name: _number(f"{device}/{name}", denied) for name in _CARD_NUMBERS},
+        "tiles": [_sized(path, denied) for path in sorted(glob.glob(f"{device}/tile*/physical_vram_size_bytes"))],
     }
+
+
+def _sized(path: str, denied: list[str]) -> int | None:
+    """A size that xe prints as decimal, some kernels as hexadecimal."""
+    text = _text(path, denied) or ""
+    return int(text, 0) if re.fullmatch(r"\d+|0x[0-9a-fA-F]+", text) else None
+
+
+def _tegra(denied: list[str]) -> str:
+    """The name of the board, where the GPU is a Jetson's: before JetPack 6 it has no NVML."""
+    if not os.path.exists("/etc/nv_tegra_release"):
+        return ""
+    return (_text("/proc/device-tree/model", denied) or "Jetson").strip("\0 ")
 
 
 def _kfd(denied: list[str]) -> list[dict[str, Any]]:

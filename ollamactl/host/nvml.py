@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 from ollamactl.core.source import Missing
 
 PROC = "/proc/driver/nvidia"
+WSL = "/usr/lib/wsl/lib/libnvidia-ml.so.1"  # Windows's driver brings it, and it is not always on the linker's path
 _NO_LIBRARY = "no libnvidia-ml.so.1"
 
 
@@ -54,11 +56,11 @@ def _no_library() -> bool:
         return False
     import ctypes
 
-    try:
-        ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return True
-    return False
+    for library in ("libnvidia-ml.so.1", WSL):  # once opened by its path it is the one that its name means
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(library)
+            return False
+    return True
 
 
 def _why(pynvml: Any, error: Exception) -> Missing:

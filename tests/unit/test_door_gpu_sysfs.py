@@ -137,3 +137,39 @@ def test_nothing_at_all(fs: FakeFilesystem) -> None:
 )
 def test_names_of_architectures(version: int, name: str) -> None:
     assert gpu.gfx_name(version) == name
+
+
+def test_xe_tells_the_memory_of_each_tile(fs: FakeFilesystem) -> None:
+    card(fs, 0, "0000:04:00.0", "0x8086", "xe", **{"tile0/physical_vram_size_bytes": 12 * GIB,
+                                                   "tile1/physical_vram_size_bytes": hex(4 * GIB)})  # fmt: skip
+    (found,) = gpu.devices(read())
+    assert (found.total, found.free, found.unified) == (16 * GIB, None, False)
+    assert found.notes == ("the kernel does not say how much memory is free",)
+
+
+@pytest.mark.parametrize(
+    ("files", "unified"),
+    [
+        ({"mem_info_vram_total": 4 * GIB, "mem_info_gtt_total": 16 * GIB}, True),
+        ({"mem_info_vram_total": 4 * GIB, "mem_info_gtt_total": 16 * GIB, "board_info": "type : Unknown"}, True),
+        ({"mem_info_vram_total": 4 * GIB, "mem_info_gtt_total": 16 * GIB, "mem_info_vram_vendor": "samsung"}, False),
+        ({"mem_info_vram_total": 4 * GIB, "mem_info_gtt_total": 16 * GIB, "board_info": "type : oam"}, False),
+        ({"mem_info_vram_total": 8 * GIB, "mem_info_gtt_total": 64 * GIB}, False),
+        ({"mem_info_vram_total": GIB // 2, "mem_info_gtt_total": 7 * GIB}, False),
+        ({"mem_info_vram_total": 3 * GIB, "mem_info_gtt_total": 11 * GIB}, False),
+    ],
+)
+def test_an_integrated_device_that_no_list_knows(fs: FakeFilesystem, files: dict[str, object], unified: bool) -> None:
+    card(fs, 0, "0000:c4:00.0", "0x1002", "amdgpu", mem_info_vram_used=0, mem_info_gtt_used=0, **files)
+    node(fs, 1, 128, 119999)
+    (found,) = gpu.devices(read())
+    assert found.unified is unified
+
+
+def test_a_jetson_without_nvml_is_known_by_its_board(fs: FakeFilesystem) -> None:
+    fs.create_file("/etc/nv_tegra_release", contents="# R35 (release), REVISION: 4.1\n")
+    fs.create_file("/proc/device-tree/model", contents="NVIDIA Orin NX Developer Kit\0")
+    (found,) = gpu.devices(read())
+    assert (found.vendor, found.name, found.unified, found.total) == (
+        "nvidia", "NVIDIA Orin NX Developer Kit", True, None,
+    )  # fmt: skip

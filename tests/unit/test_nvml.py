@@ -47,18 +47,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for name, options in (("new", ()), ("old", ("-DOLD",))):
         folders[name] = tmp_path_factory.mktemp(name)
         target = folders[name] / "libnvidia-ml.so.1"
-        flags = ("-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror")
+        flags = ("-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-Wl,-soname,libnvidia-ml.so.1")
         subprocess.run(["cc", *flags, *options, "-o", str(target), str(SOURCE)], check=True)
     return folders
 
 
-def ask(folder: Path | None, config: str, tmp_path: Path) -> Answer:
+def ask(folder: Path | None, config: str, tmp_path: Path, first: str = "") -> Answer:
     written = tmp_path / "nvml.conf"
     written.write_text(config)
     env = {**os.environ, "NVML_STANDIN": str(written)}
     if folder:
         env["LD_LIBRARY_PATH"] = str(folder)
-    done = subprocess.run([sys.executable, "-c", READ], capture_output=True, check=True, env=env)
+    done = subprocess.run([sys.executable, "-c", first + READ], capture_output=True, check=True, env=env)
     return msgspec.json.decode(done.stdout, type=Answer)
 
 
@@ -139,3 +139,8 @@ def test_no_library(tmp_path: Path) -> None:
         pytest.skip("this machine has NVIDIA's library")
     assert found.missing.kind == "absent" and found.missing.detail == "no libnvidia-ml.so.1"
     assert found.nvidia() == []
+
+
+def test_the_library_that_windows_brings_into_wsl_is_found_by_its_path(built: dict[str, Path], tmp_path: Path) -> None:
+    first = f"import ollamactl.host.nvml as nvml\nnvml.WSL = {str(built['new'] / 'libnvidia-ml.so.1')!r}\n"
+    assert len(ask(None, "gpu 8192 0 300 7.5 NVIDIA GeForce RTX 2070\n", tmp_path, first).nvidia()) == 1

@@ -166,6 +166,8 @@ def _nvml_silent(body: bytes, sysfs: bytes | None) -> tuple[Gpu, ...]:
         )
         for index, one in enumerate(named)
     ]
+    if not found and sysfs and (board := msgspec.json.decode(sysfs, type=_Sysfs).tegra):
+        return (Gpu(index=0, vendor="nvidia", name=board, unified=True, notes=notes),)
     if not found and sysfs:
         devices = [d for d in pci_devices(sysfs) if d.vendor == "0x10de"]
         found = [
@@ -218,6 +220,9 @@ class _Card(msgspec.Struct):
     mem_info_gtt_used: int | None = None
     lmem_total_bytes: int | None = None
     lmem_avail_bytes: int | None = None
+    mem_info_vram_vendor: str | None = None
+    board_info: str | None = None
+    tiles: tuple[int | None, ...] = ()  # what xe says of each tile's memory
 
 
 class PciDevice(msgspec.Struct, frozen=True):
@@ -245,6 +250,7 @@ class _Sysfs(msgspec.Struct):
     nodes: tuple[Node, ...] = ()
     modules: dict[str, str] = {}
     rocm: str = ""
+    tegra: str = ""
     denied: tuple[str, ...] = ()
 
 
@@ -285,10 +291,20 @@ def _amd(index: int, card: _Card, node: dict[str, Any] | None) -> Gpu:
         total=total,
         used=used,
         free=total - used if total is not None and used is not None else None,
-        unified=gfx in APU or bool(node and node.get("cpu_cores_count")),
+        unified=gfx in APU or bool(node and node.get("cpu_cores_count")) or _integrated(card),
         compute=gfx,
         notes=tuple(notes),
     )
+
+
+def _integrated(card: _Card) -> bool:
+    """Ollama's own rule since 0.30 (discover/): no maker of memory and no board are named, little memory of its own,
+    much of the host's."""
+    own, host = card.mem_info_vram_total, card.mem_info_gtt_total
+    named = card.mem_info_vram_vendor or (card.board_info or "").partition(":")[2].strip() not in ("", "Unknown")
+    if named or own is None or host is None:
+        return False
+    return own <= 4 << 30 and host >= 8 << 30 and host >= 4 * own
 
 
 def _amd_uuid(unique_id: str | None) -> str:
@@ -302,9 +318,11 @@ def gfx_name(version: int) -> str:
 
 
 def _intel(index: int, card: _Card) -> Gpu:
-    total, free = card.lmem_total_bytes, card.lmem_avail_bytes
+    tiles = [size for size in card.tiles if size]
+    total, free = card.lmem_total_bytes or sum(tiles) or None, card.lmem_avail_bytes
     # Graphics inside the processor are always function 0 of device 2 on the first bus.
     inside = card.pci == "0000:00:02.0"
+    what = "is free" if total else "it has"
     return Gpu(
         index=index,
         vendor="intel",
@@ -314,7 +332,7 @@ def _intel(index: int, card: _Card) -> Gpu:
         free=free,
         used=total - free if total is not None and free is not None else None,
         unified=inside,
-        notes=() if inside or total else ("the kernel does not say how much memory it has",),
+        notes=() if inside or (total and free is not None) else (f"the kernel does not say how much memory {what}",),
     )
 
 

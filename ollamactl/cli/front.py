@@ -53,7 +53,7 @@ class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
 @click.option("--upstream", help="Ollama's address on loopback (default: this host's server).")
 @click.option("--tls-certificate", "certificate", default="", help="File with the certificate and its chain.")
 @click.option("--tls-key", "certificate_key", default="", help="File with its key.")
-@click.option("--service-time", type=click.FloatRange(0.001, 86400), help="Seconds a request holds its slot (else as probed).")
+@click.option("--service-time", type=click.FloatRange(0.001, 86400), help="Seconds in a slot (else as probe saw it).")
 @click.option("--client-timeout", type=click.FloatRange(0.1, 86400), help="Seconds that clients wait for a reply.")
 @click.option("--body-timeout", type=click.FloatRange(1, 3600), default=10.0, help="Seconds of a sender's silence.")
 @click.option("--max-body", default="32m", help="Largest request.")

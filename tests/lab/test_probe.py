@@ -61,17 +61,17 @@ def test_eight_on_four_slots_are_four_served_and_four_queued(lab: Machine) -> No
 
 def test_arrivals_at_random_are_served_queued_and_counted(lab: Machine) -> None:
     """Four slots, as the test before left them; more arrive than they serve."""
-    args = ("--rate", "40", "--for", "2", "--output-tokens", "8", "--seed", "7")
+    args = ("--rate", "60", "--for", "0.5", "--output-tokens", "4", "--seed", "7")
     data = ctl_json(lab, "probe", CHAT, *args)["data"]
     [phase] = data["phases"]
     moments = sorted(r["at"] for r in phase["requests"])
-    assert (phase["kind"], phase["rate"]) == ("arrivals", 40.0)
-    assert 50 < len(moments) < 115 and 1.5 < moments[-1] < 2.5  # 80 in the mean, within two seconds
-    assert results(phase)["served"] >= 4 and results(phase)["queued"] > 20
+    assert (phase["kind"], phase["rate"]) == ("arrivals", 60.0)
+    assert 12 < len(moments) < 55  # 30 in the mean
+    assert results(phase)["served"] >= 1 and results(phase)["queued"] > 5
     assert sum(results(phase).values()) == len(moments)
     assert {r["status"] for r in phase["requests"]} == {200} and phase["summary"]["busy_max"] == 4
     late = [r["wait"] for r in sorted(phase["requests"], key=lambda r: r["at"]) if r["result"] == "queued"]
-    assert sum(late[-10:]) > sum(late[:10])  # the queue grows
+    assert late[-1] > late[0]  # the queue grows
 
 
 def test_another_user_judges_by_time_alone_and_says_so(lab: Machine) -> None:

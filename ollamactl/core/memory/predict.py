@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from ollamactl.core.memory import compute
+from ollamactl.core.memory import compute, recurrent
 from ollamactl.core.memory.bands import Band, band
 from ollamactl.core.memory.cache import Cells, cells, layer_bytes, output_bytes, state_bytes
 from ollamactl.core.memory.compute import CURRENT, NEWEST, Graph
@@ -169,6 +169,8 @@ def predict(hyper: Hyper, request: Request, devices: tuple[Device, ...], layout:
     layout = layout if layout is not None else whole(hyper, 0 if devices else HOST)
     total = request.context * request.slots
     on = flash(hyper, request, devices)
+    if on and request.flash_attention == "auto" and not quantized(request.type_v):
+        on = not recurrent.loses_flash_attention(hyper, [place == HOST for place in layout.layers[:-1]])
     transposed = request.flash_attention == "off" or not hyper.family.flash_attention
     ubatch = min(request.batch, total)
     at = cells(total, request.slots, ubatch, hyper.window, unified=request.unified, swa_full=request.swa_full)
@@ -257,7 +259,8 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[
             size = _built(hyper, graph, layout, device, pipeline) if spilled or pipeline else buffers.device
         if size is None:
             size = _estimated(hyper, graph, layout, device, buffers.device, pipeline, spilled)
-        if len(used) > 1 and not buffers.built:  # what several devices copy is only estimated
+        mixed = len(used) > 1 and recurrent.mixes_devices(hyper, layout.layers[:-1])
+        if mixed or (len(used) > 1 and not buffers.built):  # what several devices copy is only estimated
             limits = Band(limits.below, max(limits.above, SEVERAL))
         found.append(_modelled(device, size, limits, hyper))
     host = buffers.host * (2 if pipeline else 1)

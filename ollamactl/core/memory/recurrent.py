@@ -6,13 +6,14 @@ mixer takes the normed input of a block and gives the rows that are added to the
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ollamactl.core.memory.graph import Tensor
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.decoder import Builder
-    from ollamactl.core.memory.model import Block, Layer
+    from ollamactl.core.memory.model import Block, Hyper, Layer
 
 F = 4  # bytes of an f32
 
@@ -31,8 +32,11 @@ def rows(b: Builder, width: int) -> Tensor:
     """The states of all sequences, read by their numbers.
 
     States that only move within the cache are copied beside them; in a reserved graph there are none, but a tensor of
-    no size has a place too. Newer engines read both at once.
+    no size has a place too. Newer engines read both at once. States in host memory are read there and copied over.
     """
+    if b.hosted:
+        _on_host(b)
+        return b.new_input(F * width * b.graph.slots)
     taken = made(width, b.graph.slots, sources=(_numbers(b, "all" if b.newest else "main"),))
     if b.newest:
         result = b.nodes.expand(b.view(taken, "main"))
@@ -57,17 +61,32 @@ def _move(b: Builder, tensor: Tensor) -> None:
     b.nodes.expand(Tensor(0, (tensor,), outside=True))
 
 
+def _on_host(b: Builder, *sources: Tensor) -> None:
+    """Something that the host evaluates in between."""
+    done = Tensor(0, sources, outside=True)
+    done.on_host = True
+    b.nodes.expand(done) if sources else b.nodes.nodes.append(done)
+
+
 def keep(b: Builder, tensor: Tensor) -> None:
     """Part of a tensor is written back to the state."""
-    _move(b, b.view(tensor, "kept"))
+    kept = b.view(tensor, "kept")
+    if b.hosted:
+        _on_host(b, kept)
+    else:
+        _move(b, kept)
 
 
 def scan(b: Builder, width: int, layer: Layer, *sources: Tensor) -> Tensor:
     """ssm_scan: rows of all tokens and, behind them, the new states.
 
-    It reads the old states where they are. Newer engines gather all but the first state beside it nevertheless.
+    It reads the old states where they are, and is evaluated there. Newer engines gather all but the first state beside
+    it nevertheless.
     """
     slots = b.graph.slots
+    if b.hosted:
+        _on_host(b, *sources)
+        return b.new_input(F * width * b.tok)
     result = Tensor(F * (width * b.tok + layer.s * slots), (*sources, _numbers(b, "main")))
     b.nodes.expand(result)
     if b.newest:
@@ -76,6 +95,36 @@ def scan(b: Builder, width: int, layer: Layer, *sources: Tensor) -> Tensor:
         _move(b, Tensor(0, (_numbers(b, "extra"),)))
     keep(b, result)
     return result
+
+
+def reads_early(hyper: Hyper, index: int) -> bool:
+    """Whether a block reads its states before the block before it is done.
+
+    Its states are asked for while the end of the block before is only made when something needs it, so that the
+    engine's scheduler finds nodes of one block among those of the next, and may evaluate them on the wrong device.
+    """
+    return hyper.family.recurrent not in ("", "delta") and index < hyper.blocks and bool(hyper.layers[index].r)
+
+
+def loses_flash_attention(hyper: Hyper, hosted: list[bool]) -> bool:
+    """Whether an attention that is left to the engine ends off, by where the blocks are (llama_context's check).
+
+    The attention of a block in host memory, followed by states on a device, would be evaluated on the device.
+    """
+    return any(
+        host and not after and hyper.layers[index].k and not hyper.layers[index].r
+        and not hyper.block_tensors[index].experts and reads_early(hyper, index + 1)
+        for index, (host, after) in enumerate(pairwise(hosted))
+    )  # fmt: skip
+
+
+def mixes_devices(hyper: Hyper, places: tuple[int, ...]) -> bool:
+    """Whether some nodes are evaluated on another device than their block is on, which adds copies to both."""
+    return any(
+        here != there and reads_early(hyper, index + 1)
+        and (hyper.layers[index].r > 0 or hyper.block_tensors[index].experts > 0)
+        for index, (here, there) in enumerate(pairwise(places))
+    )  # fmt: skip
 
 
 def number(b: Builder, name: str) -> int:

@@ -291,6 +291,7 @@ class Builder:
             cur = Tensor(
                 cur.size, (cur, gate), inplace=whole, layout=(out, tok) if cur.layout == (out, tok) else cur.layout
             )
+        cur = self.norm(cur, block, "attn_sub_norm.weight")
         return self.matrix(self.hyper.embedding, cur, block, "attn_output")
 
     def from_host(self, given: Tensor, width: int) -> Tensor:
@@ -344,7 +345,7 @@ class Builder:
             act = self.same(tmp)
             if self.hyper.family.squared:
                 act = self.same(act)
-        return self.matrix(e, act, block, "ffn_down")
+        return self.matrix(e, self.norm(act, block, "ffn_sub_norm.weight"), block, "ffn_down")
 
     def experts(
         self, cur: Tensor, layer: Layer, block: Block, *, routed: Tensor | None = None, width_out: int = 0
@@ -621,10 +622,12 @@ def _sample(hyper: Hyper, part: Part) -> list[int]:
     """Enough blocks to reach the peak: the allocator repeats itself after a few of a kind, and the last differs.
 
     Each kind of block keeps its first three, in their order, after what came before them. Where recurrent blocks are
-    mixed with others, gaps drift through the buffer for longer: all of them are followed, unless a part of them is on
+    mixed with others, or blocks give back what they were handed at the start, gaps drift through the buffer for
+    longer: all of them are followed, unless a part of them is on
     the host, where the search for the layers that fit needs many graphs.
     """
-    if hyper.family.recurrent and not part.hosted and not part.hosted_experts:
+    drifts = hyper.family.recurrent or hyper.family.indexer
+    if drifts and not part.hosted and not part.hosted_experts:
         return list(part.blocks)
     seen: dict[tuple[object, ...], int] = {}
     kept = []

@@ -61,6 +61,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     streams: bool = False  # several streams of embeddings (altup.py)
     encoder: bool = False  # normed after attention and feed-forward, not before (encoder.py)
     pooled: bool = False  # ends in vectors, without logits
+    loads_output: bool = True  # a tied embedding is loaded once more as the output
     token_types: bool = False
     input_norm: bool = False  # the embeddings are normed before the first block
     squared: bool = False
@@ -81,7 +82,9 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
         return bool(keys.get("expert_weights_norm", 0)) if self.weights_normed is None else self.weights_normed
 
 
-_ENCODER = Family(cache="none", encoder=True, pooled=True, layer_norm=True, token_types=True, input_norm=True)
+_ENCODER = Family(
+    cache="none", encoder=True, pooled=True, loads_output=False, layer_norm=True, token_types=True, input_norm=True
+)
 _SINGLE = Family(
     recurrent="mamba2",
     hybrid=True,
@@ -122,7 +125,6 @@ FAMILIES: dict[str, Family] = {
             "orion",
             "qwen",
             "refact",
-            "bitnet",
             "chameleon",
             "cogvlm",
             "pangu-embedded",
@@ -140,6 +142,7 @@ FAMILIES: dict[str, Family] = {
     "deci": Family(gaps=True),
     "olmo": Family(layer_norm=True),
     "orion": Family(layer_norm=True),
+    "bitnet": Family(loads_output=False),
     "plamo": Family(parallel="shared", parallel_sum="attention"),
     "stablelm": Family(layer_norm=True, parallel="shared", parallel_sum="residual"),
     "command-r": Family(layer_norm=True, parallel="shared"),
@@ -159,10 +162,11 @@ FAMILIES: dict[str, Family] = {
     "jais": Family(layer_norm=True, rope=False),
     # -- no cache: embedding and diffusion models --
     **dict.fromkeys(
-        ("nomic-bert-moe", "eurobert", "modern-bert", "neo-bert", "llada-moe", "rnd1", "wavtokenizer-dec"),
-        Family(built=False, cache="none"),
+        ("nomic-bert-moe", "modern-bert", "neo-bert", "wavtokenizer-dec"),
+        Family(built=False, cache="none", pooled=True, loads_output=False),
     ),
-    **dict.fromkeys(("dream", "llada"), Family(cache="none")),
+    "eurobert": Family(cache="none", pooled=True, loads_output=False),
+    **dict.fromkeys(("dream", "llada", "llada-moe", "rnd1"), Family(cache="none")),
     "bert": msgspec.structs.replace(_ENCODER, gate=False, positions=True, rope=False),
     "jina-bert-v2": msgspec.structs.replace(_ENCODER, rope=False),
     "jina-bert-v3": msgspec.structs.replace(_ENCODER, gate=False),

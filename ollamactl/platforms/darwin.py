@@ -51,7 +51,7 @@ def render(launch: Launch, managed: Managed, base: bytes | None) -> str:
     return templates.render(
         f"launchd/{kind}.plist.j2",
         label=launch.own_label,
-        base=launch.plist,
+        base=launch.plist.replace("--", "- -"),  # as a comment of XML can hold it
         values=managed.values,
         absent=managed.unset,
         secret=managed.in_file,

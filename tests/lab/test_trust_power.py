@@ -8,12 +8,15 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.lab import ollama
-from tests.lab.test_trust_kill import APPLY, ROLLBACK, prepared
+from tests.lab.test_trust_kill import prepared
 from tests.lab.trust import strace
-from tests.lab.trust.kill import Victim
+from tests.lab.trust.kill import OURS, Victim
 from tests.lab.trust.strace import Disk, Tree
 
 pytestmark = pytest.mark.lab
+# A drop-in that is new, and a folder with a file for a secret.
+APPLY = ("apply", "--parallel", "3", "--set", "OLLAMA_ORIGINS=@/root/origins", "--json")
+ROLLBACK = ("rollback", "--json")
 
 
 def outcomes(victim: Victim, *args: str) -> tuple[dict[object, tuple[str, Tree]], str]:
@@ -46,6 +49,7 @@ def endure(victim: Victim, well: tuple[str, str], todo: list[tuple[str, Tree]]) 
     return wrong
 
 
+@pytest.mark.timeout(1200)  # of a machine with much else to do
 def test_a_power_loss_leaves_all_old_or_all_new() -> None:
     with Victim() as one, Victim() as two:
         with ThreadPoolExecutor(2) as pool:
@@ -55,7 +59,9 @@ def test_a_power_loss_leaves_all_old_or_all_new() -> None:
         back, again = outcomes(one, *ROLLBACK)
         assert again == old != new
         todo = list((found | back).values())
-        assert len(todo) > 20
+        for states in (found, back):
+            for path in (OURS, "/etc/ollamactl/ollama.service.env", "/var/lib/ollamactl/open.json"):
+                assert len({tree.get(path) for _, tree in states.values()}) > 1, path  # there, and lost
         with ThreadPoolExecutor(2) as pool:
             wrong = list(pool.map(lambda n: endure((one, two)[n], (old, new), todo[n::2]), range(2)))
         print(f"{len(todo)} states of the disk")

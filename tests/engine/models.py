@@ -1,6 +1,7 @@
 """Tiny GGUF files of many architectures: real metadata and tensor lists, weights of zeros in a sparse file.
 
-`tests/data/memory/models.jsonl` has one model a line: its metadata and its tensors (name, dimensions, ggml type).
+`tests/data/memory/models*.jsonl` have one model a line: its metadata and its tensors (name, dimensions, ggml type);
+models with recurrent state are in a file of their own.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ Tensors = list[tuple[str, list[int], int]]
 @cache
 def stored() -> dict[str, tuple[Metadata, Tensors]]:
     """Name -> (metadata without a vocabulary, tensors) of every stored model."""
-    with gzip.open(DATA / "models.jsonl.gz", "rt") as lines:
-        rows = [json.loads(line) for line in lines]
+    rows = []
+    for path in sorted(DATA.glob("models*.jsonl.gz")):
+        with gzip.open(path, "rt") as lines:
+            rows += [json.loads(line) for line in lines]
     return {row["name"]: (row["meta"], row["tensors"]) for row in rows}
 
 

@@ -193,6 +193,21 @@ def test_compute_within_its_band(on_cpu: list[Any], on_one: list[Any]) -> None:
     assert widths[int(len(widths) * 0.95)] <= 0.20
 
 
+def test_compute_of_recurrent_models_to_the_byte(on_cpu: list[Any], on_one: list[Any]) -> None:
+    """Models with recurrent state, whose blocks differ from each other: whole graphs are followed."""
+    seen = set()
+    for load, hyper, answer in on_cpu + on_one:
+        if not hyper.family.recurrent or not hyper.family.built or hyper.keys.get("nextn_predict_layers"):
+            continue
+        prediction = predict(hyper, request_of(load), other(load.devices))
+        device = 0 if load.devices else HOST
+        assert next(t.bytes for t in prediction.terms if t.name == "compute" and t.device == device) == answer[0][2], (
+            load
+        )
+        seen.add(hyper.architecture)
+    assert len(seen) >= 15
+
+
 # The engine that Ollama pins is held to 97 % in tests/unit/test_memory_figures.py; this one is newer than it.
 @pytest.mark.parametrize(("flash", "share"), [(True, 0.95), (False, 0.94)])
 def test_compute_of_real_widths(on_cpu: list[Any], on_one: list[Any], flash: bool, share: float) -> None:

@@ -259,7 +259,7 @@ class Apply:
         data: dict[str, Any] = {
             "unit": plan.unit,
             "changed": status == "applied" or (check and not plan.empty and not plan.refused),
-            "restarted": bool(result and plan.restart),
+            "restarted": bool(plan.restart and (result or (check and not plan.refused))),
             "changes": [
                 {"name": c.name, "now": "" if c.secret else c.now, "new": "" if c.secret else c.new, "where": c.where}
                 for c in plan.changes

@@ -293,18 +293,19 @@ def diff(answer, secrets):
     """The lines of the files, and the settings in effect."""
     before, after = [], []
     for change in answer.data["changes"]:
-        hidden = change["name"] in secrets or change["now"] == change["new"] == ""
+        if change["name"] in secrets or change["now"] == change["new"] == "":
+            after.append("%s=(not shown)\n" % change["name"])
+            continue
         for lines, value in ((before, change["now"]), (after, change["new"])):
-            if hidden or value:
-                lines.append("%s=%s\n" % (change["name"], "(not shown)" if hidden else value))
+            if value:
+                lines.append("%s=%s\n" % (change["name"], value))
     found = []
     if answer.data["diff"]:
         found.append({"prepared": answer.data["diff"] + "\n"})
-    if before != after or answer.data["changes"]:
+    if before != after:
         header = "settings in effect of %s" % answer.data["unit"]
-        hidden_now = [line for line in before if "(not shown)" not in line]
-        found.append({"before_header": header, "after_header": header,
-                      "before": "".join(hidden_now), "after": "".join(after)})  # fmt: skip
+        texts = {"before": "".join(before), "after": "".join(after)}
+        found.append(dict(texts, before_header=header, after_header=header))
     return found
 
 
@@ -324,6 +325,8 @@ def result(module, answer, changed):
     }
     for name in ("changes", "files", "mismatches", "steps", "models", "memory", "notes", "commands"):
         found[name] = data.get(name) or []
+    # What was asked for and is so already is no change; a secret's values are not told, so it counts as one.
+    found["changes"] = [c for c in found["changes"] if changed and (c["now"] != c["new"] or not c["new"])]
     if data.get("rows"):
         found["settings"] = data["rows"]
     if "diff" in data and changed:
@@ -390,9 +393,7 @@ def main():
             answer = cli.run(module, path, "apply", *(arguments(module, folder) + common))
     ended(module, answer)
     found = result(module, answer, bool(answer.data.get("changed")))
-    if module.check_mode:
-        found["restarted"] = found["changed"] and bool(answer.data.get("would_restart", found["changes"]))
-    elif module.params["verify"] and module.params["state"] == "present" and not found.get("settings"):
+    if not module.check_mode and module.params["verify"] and module.params["state"] == "present" and not found.get("settings"):
         seen = cli.run(module, path, "verify")
         if seen.code not in (cli.OK, cli.FINDINGS):
             cli.fail(module, seen, changed=found["changed"])

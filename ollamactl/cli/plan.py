@@ -146,6 +146,8 @@ def _queue(
         row = next((r for r in result.rows if r.context == one.context), result.rows[0])
         context, fits = one.context, row.largest
         slots = slots or (result.auto[0] if result.auto else result.settings.parallel)
+        if one.args.slots < one.slots:  # embedding models and some families get one, whatever is asked for
+            slots = one.args.slots
     slots = slots or (seen.slots if seen else None) or number(values_now(facts), "OLLAMA_NUM_PARALLEL")
     found = demand(
         patience, slots or 1, of, share=share, rate=rate, fits=fits, context=context,

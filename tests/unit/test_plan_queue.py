@@ -16,11 +16,12 @@ from ollamactl.cli import group
 from ollamactl.cli import plan as command
 from ollamactl.core.queueing import Service, demand
 from ollamactl.errors import Failure
-from ollamactl.host import measured
+from ollamactl.host import loads, measured
 from ollamactl.report.queue import queue_data, show_queue
 from ollamactl.report.text import Terminal
+from tests.engine.models import write
 from tests.probes import probe
-from tests.unit.planned import gpu, host
+from tests.unit.planned import gpu, host, qwen3
 
 Plan = Callable[..., Any]
 
@@ -49,6 +50,15 @@ def test_the_guides_rule_from_the_command_line(plan: Plan) -> None:
     assert (found["per_slot"], found["max_queue"], found["last_wait"], found["last_done"]) == (5, 20, 50.0, 60.0)
     assert found["arrivals"] is None and found["paged"] is None
     assert found["command"] == "sudo ollamactl front nginx --install --requests-in-flight 4 --queue 20"
+
+
+def test_a_model_that_gets_one_slot_whatever_is_asked_for_has_one_for_its_queue(
+    plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loads, "read", lambda: ((), ""))
+    path = write(tmp_path / "one.gguf", *qwen3(architecture="qwen35"))
+    found = plan(str(path), "--client-timeout", "60", "--service-time", "10", "--parallel", "4")
+    assert (found["slots"], found["max_queue"]) == (1, 5)
 
 
 def test_a_service_time_is_measured_once_and_remembered(plan: Plan, home: Path) -> None:

@@ -118,10 +118,10 @@ class LaunchdFiles(msgspec.Struct, frozen=True):
                      f"end it (kill {pid}), then the same with --start: an agent of ours runs it from then on"),
             )  # fmt: skip
         if self.launch.holds == "brew-file" and service is not None:
-            found += self._of_brew(service)
+            found += self._of_brew(service, after)
         return found
 
-    def _of_brew(self, service: Service) -> list[Lint]:
+    def _of_brew(self, service: Service, after: Managed) -> list[Lint]:
         """What `brew services restart` would do beside: the plist that it writes anew loses what stands only there."""
         found = []
         if service.active_state == "active" and "/LaunchAgents/" not in self.launch.plist:
@@ -132,7 +132,7 @@ class LaunchdFiles(msgspec.Struct, frozen=True):
             )  # fmt: skip
         will = self.effective(())
         for name, value in (self.registered or {}).items():
-            if will.value(name) != value and name not in self.managed().values:
+            if will.value(name) != value and name not in after.values:
                 found.append(
                     Lint("hand_edited_plist", "error",
                          f"{name} stands only in {self.launch.plist}, which brew writes anew at each start",

@@ -278,7 +278,8 @@ class Launchd:
         files.write(path, text.encode(), 0o644)
 
     def disarm(self) -> None:
-        path = self._recover_file("system" if os.geteuid() == 0 else "")
+        session: Session = self._collector("").need("session")
+        path = self._recover_file("" if session.euid else "system")
         files.sweep(*os.path.split(path))
         files.remove(path)
 

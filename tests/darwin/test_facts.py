@@ -3,6 +3,7 @@ of shapes/."""
 
 from __future__ import annotations
 
+import os
 import plistlib
 import re
 import sqlite3
@@ -261,8 +262,16 @@ def test_an_environment_file_that_others_may_write_is_ignored(fs: FakeFilesystem
     put(fs, KEG, LABEL)
     put(fs, f"{AGENTS}/{LABEL}.plist", LABEL)
     fs.create_file(f"{HOME}/.homebrew/services/ollama.env", contents="OLLAMA_NUM_PARALLEL=2\n")
-    fs.chmod(f"{HOME}/.homebrew/services/ollama.env", mode)
-    collector = Collector(Mac(brew="6.0.16"))
+    mac = Mac(brew="6.0.16")
+    own = f"{HOME}/.homebrew/services/ollama.env"
+    real = mac.files.read
+
+    def read(source: Source) -> Reading:  # the fake file system changes a file's mode when it is opened
+        os.chmod(own, mode)
+        return real(source)
+
+    mac.files.read = read  # type: ignore[method-assign]
+    collector = Collector(mac)
     (only,) = collector.need("env_files")
     assert only.missing.kind == "failed" and "chmod go-w" in only.missing.detail
     assert collector.need("effective").value("OLLAMA_NUM_PARALLEL") is None

@@ -218,6 +218,10 @@ def test_a_server_started_by_hand_is_refused_and_then_run_by_an_agent(mac: World
     assert [e["id"] for e in got["errors"]] == ["started_by_hand"] and str(by_hand.pid) in got["errors"][0]["text"]
     by_hand.terminate()
     by_hand.wait()
+    mac.ctl("apply", "--parallel", "2", "--start")  # as the hint says
+    mac.wait_answer()
+    assert mac.environ()["OLLAMA_NUM_PARALLEL"] == "2"
+    assert list(mac.state()["domains"]["gui/501"]["services"]) == ["ollamactl.ollama"]
 
 
 # -- the app --

@@ -56,6 +56,8 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
         elif facts.loaded or any(x.status == 200 and x.seconds > 120 for x in (start.recent if start else ())):
             said += ": answers take their time"
         fix = "nvidia-smi || rocminfo || vulkaninfo --summary"
+        if there and there[0].vendor == "apple":
+            fix = "system_profiler SPDisplaysDataType | grep Metal; file \"$(command -v ollama)\"    # arm64?"
         if (there and outside) or signs.has("container_without_gpu"):
             said = f"the container was given no GPU{': ' + there[0].name + ' is in the host' if there else ''}"
             fix = "docker run --gpus=all …    # AMD: --device /dev/kfd --device /dev/dri, image ollama/ollama:rocm"

@@ -64,13 +64,13 @@ def env_files(c: Collector) -> tuple[EnvFile, ...]:
     has: Launch = c.need("launch")
     if has.holds != "brew-file":
         return ()
+    mode = c.read(stat(has.own_file))
     reading = c.read(file(has.own_file, limit=1 << 20))
     if reading.missing is not None and reading.missing.kind == "absent":
         return ()
     if reading.missing is not None:
         return (EnvFile(path=has.own_file, optional=True, missing=reading.missing),)
     found = launchd.brew_file(has.own_file, reading.text)
-    mode = c.read(stat(has.own_file))
     bits: dict[str, Any] = msgspec.json.decode(mode.body) if mode.body and not mode.missing else {}
     if bits.get("type") == "file" and int(bits.get("mode", 0)) & 0o022:
         said = f"brew ignores it: others may write it (mode {int(bits['mode']):04o}); chmod go-w {has.own_file}"

@@ -42,6 +42,8 @@ def words_of(plist):
     words = list(plist["ProgramArguments"])
     if words[0] == "/bin/launchctl":
         words[0] = str(HERE / "launchctl")
+    if words[0].startswith("/usr/local/"):
+        words[0] = str(ROOT) + words[0]
     return words
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import time
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import click
 import msgspec
 
 from ollamactl.cli.common import color_option, from_option, json_option, unit_option
-from ollamactl.cli.sources import open_source
+from ollamactl.cli.folder import Joined, is_collection, join
+from ollamactl.cli.sources import open_source, text_facts
 from ollamactl.core.checks import CHECKS, Check, Report, run
 from ollamactl.core.checks.base import ORDER
 from ollamactl.core.facts import Facts
@@ -76,8 +78,8 @@ def doctor(
     no_color: bool,
     as_json: bool,
 ) -> int:
-    """Say what is wrong with this host, or with a bundle or pasted text (--from): root cause first, with the lines
-    that show it and a command that cures it.
+    """Say what is wrong with this host, or with a bundle, a folder of collected output, or pasted text (--from):
+    root cause first, with the lines that show it and a command that cures it.
 
     Exit code 0: nothing at or above --fail-on · 1: findings · 5: nothing could be judged, or a check crashed.
     """
@@ -89,10 +91,13 @@ def doctor(
     if keep_ignore:
         _keep(keep_ignore)
     began = time.monotonic()
-    facts = gather(source, unit)
+    joined = join(Path(source)) if source not in (None, "-") and is_collection(Path(source or "")) else None
+    facts = gather(source, unit) if joined is None else text_facts(joined.text, str(source))
     ignored = kept_ignores() if source is None else {}
     ignored |= dict.fromkeys(ignore, "--ignore")
     report = run(facts, only=only, ignore=ignored)
+    if joined is not None:
+        report = _placed(report, facts, joined)
     if model:
         report = _about(report, facts, model)
     took = time.monotonic() - began
@@ -117,6 +122,25 @@ def gather(source: str | None, unit: str) -> Facts:
     if facts.service is None and missing.kind == "unasked" and "several" in missing.detail:
         raise Failure(missing.detail, hint="name one: --unit NAME", code=Exit.USAGE, id="several_units")
     return facts
+
+
+def _placed(report: Report, facts: Facts, joined: Joined) -> Report:
+    """Evidence with the names of a folder's files and the numbers of their lines."""
+    name = re.escape((facts.log.where if facts.log else "").rstrip("/").rsplit("/", 1)[-1])
+    line = re.compile(rf"(?:{name}|pasted unit(?: \d+)?|/\S+\.(?:conf|service)):(\d+): ")
+
+    def placed(text: str) -> str:
+        found = line.match(text)
+        if found is None:
+            return text
+        file, at = joined.place(int(found[1]))
+        shown = found[0].rsplit(":", 2)[0]
+        return f"{file}:{at}: {'' if re.fullmatch(name, shown) else shown + ': '}{text[found.end() :]}"
+
+    findings = (
+        msgspec.structs.replace(f, evidence=tuple(placed(one) for one in f.evidence)) for f in report.findings
+    )
+    return msgspec.structs.replace(report, findings=tuple(findings))
 
 
 def verdict(report: Report, fail_on: str) -> Exit:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.system.cases_commands import smi
 from tests.system.small import Log, drop_in, journal, on_cpu, ps, served, unit_file
 
@@ -18,6 +20,13 @@ STATUS = """● ollama.service - Ollama Service
              └─4411 /usr/local/bin/ollama serve
 """
 LOADED = "a:8b    365c0bd3c000    5.6 GB    100% GPU     4096       4 minutes from now"
+
+
+def as_json(log: Log) -> str:
+    """As `journalctl -o json` gives it."""
+    fields = {"_PID": "4411", "SYSLOG_IDENTIFIER": "ollama", "_SYSTEMD_UNIT": "ollama.service", "_TRANSPORT": "stdout"}
+    rows = [*log.rows, "403 models are gone after a sleep, only using the CPU"]
+    return "".join(json.dumps({"MESSAGE": row, **fields}) + "\n" for row in rows)
 
 
 def loaded(release: str = "0.33.0") -> Log:
@@ -59,6 +68,7 @@ CASES: dict[str, str] = {
     "release notes": "time=2026-05-04T10:00:00.000Z level=WARN source=model_show_cache.go:362 msg=\"failed to hydrate cloud model show cache\" "
     'model=x error="context deadline exceeded"\n' + loaded().text(),
     "slots of choice": served(OLLAMA_NUM_PARALLEL="4").load(8192, 4, layers=(33, 33), kv_mib=4096).gin(200, "2s").text(),
+    "journal as JSON": as_json(loaded()),
     "cut tail": "\n".join(loaded().rows[4:]) + "\n",
     "kubernetes": "".join(f"2026-05-04T10:00:01.123456789Z {row}\n" for row in loaded("0.13.0").rows)
     + "    Limits:\n      memory:  24Gi\n    State:          Running\n    Restart Count:  0\n",

@@ -145,7 +145,7 @@ def vram_tiered_default_context(
     fix = "sudo ollamactl apply --context-length 8192"
     set_length = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") if start else "0"
     tiers = (start.default_context,) if start and start.default_context else (32768, 262144)
-    big = [m for m in facts.loaded or () if m.context and m.context in tiers and m.context > 4096 and m.size_vram < m.size]
+    big = [m for m in facts.loaded or () if m.context in tiers and (m.context or 0) > 4096 and m.size_vram < m.size]
     if set_length not in ("", "0"):
         big = []
     if start is None or not start.default_context or start.default_context <= 4096:

@@ -63,7 +63,8 @@ def api_exposed_without_auth(
     ]
     listening = start.listening if start and not start.ended else ""
     published = signs.lines("port_published")
-    if mine or (facts.listeners is None and exposed(f"http://{listening}") if listening else False):
+    told = facts.listeners is None or facts.process is None  # no sockets were read, or nothing ties them to the server
+    if mine or (listening and told and exposed(f"http://{listening}")):
         inside = _container(facts) and not published
         at = f"{mine[0].address}:{mine[0].port}" if mine else listening
         yield Finding(

@@ -63,7 +63,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("browser_origin", r"\bCORS\b|(?:chrome|browser|firefox|edge|web)[ -]?extensions?|(?:chrome|moz|safari-web)-extension://|browser plug-?in|-H ['\"]Origin:|\bOLLAMA_ORIGINS\b"),
     Phrase("forbidden_origin", r"blocked by CORS policy|403 Forbidden.*origin|origin.*(?:403|not allowed)|chrome-extension://\S+.*403"),
     Phrase("bad_duration", r"time: (?:missing unit in|invalid|unknown unit) [^\n]*duration|missing unit in duration"),
-    Phrase("no_reply", r"0 bytes received|Empty reply from server|timed out after \d+ milliseconds with 0 (?:out of|bytes)"),
+    Phrase("no_reply", r"timed out after \d{5,} milliseconds with 0 (?:out of|bytes)|\b0 bytes (?:received )?(?:in|after|for) \d{2,} ?(?:s\b|sec|min)"),
     Phrase("needs_newer", r"requires a newer version of Ollama|pull model manifest: 412|may require a newer version"),
     Phrase("runner_killed", r"\bOOMKilled\b|[Ee]xit(?:ed)?(?: with)? [Cc]ode:?\s+137\b"),
     Phrase("reloaded_each_time", r"re-?(?:load|start|initiali[sz])\w*[^\n]{0,40}\bmodel\b[^\n]{0,50}\b(?:every|each|all the)\b"

@@ -7,6 +7,7 @@ import re
 
 LONGEST = 2000  # characters of a line
 LOG_LINE = re.compile(
+    r"\s*\{\"(?:[^\n]{0,1500}\")?(?:MESSAGE|__CURSOR|_PID|__REALTIME_TIMESTAMP|SYSLOG_IDENTIFIER|log|function)\"|"
     r"[^`'\"“]{0,90}?\btime=\d{4}-|[^`'\"“]{0,60}?\blevel=[A-Z]+ source=|\W*\[GIN\] \d{4}|.{0,90}\bollama(?:\.service|-serve|\.listener)?\[\d+\]:"
     r"|(?:llama|ggml|llm|load|print_info|common|clip|set_|alloc|init|system_info|main|cmn|resolve|sched|graph_reserve|done_getting|create_)[\w.]*(?:\(\))?: "
     r"|(?:slot|srv|que) +\w+[: ]|  Device \d|\d{4}/\d\d/\d\d \d\d:\d\d:\d\d "
@@ -17,7 +18,7 @@ WORLDS = (
     ("nixos", r"\bnixos\b|/nix/store/|services\.ollama"),
     (
         "docker",
-        r"\bdocker (?:run|compose|exec|logs|ps)\b|ollama/ollama|container_name:|^services:|\bpodman run\b|\brootless\b|rocminfo in container"
+        r"\bdocker (?:run|compose|exec|logs|ps)\b|(?<!github\.com/)ollama/ollama(?![\w/.-]*\.go)|container_name:|^services:|\bpodman run\b|\brootless\b|rocminfo in container"
         r"|^\s*[\w.-]*ollama[\w.-]*\s+\| ",
     ),
     ("darwin", r"launchctl|brew services|LaunchAgents?|/Applications/Ollama\.app|homebrew|\bmacOS\b"),
@@ -51,11 +52,19 @@ def unwrapped(text: str) -> str:
     return "\n".join(lines)
 
 
-def foreign(line: str) -> bool:
-    """Whether a journal's line is of another program, or of systemd about another unit."""
+def named(lines: list[str]) -> bool:
+    """Whether a journal names the server: then another program's lines are never the server's."""
+    return any("ollama" in found[1].lower() for line in lines if (found := _JOURNAL.match(line)))
+
+
+def foreign(line: str, apart: bool = False) -> bool:
+    """Whether a journal's line is of another program, or of systemd about another unit. `apart`: what the program
+    says does not matter."""
     found = _JOURNAL.match(line)
     if found is None or found[1] == "kernel":
         return False
+    if apart and "ollama" not in found[1].lower() and not found[1].startswith("systemd"):
+        return True
     text = line[:LONGEST].lower()
     return "ollama" not in text and "suspend" not in text and "hibernat" not in text
 

@@ -11,7 +11,7 @@ from ollamactl.core.facts import Facts, Listener, LoadedModel, LogEvent, Service
 from ollamactl.core.parse import ollama_ps, phrases, systemctl, unitfile
 from ollamactl.core.paste import commands
 from ollamactl.core.paste.canonical import canonical, quoted
-from ollamactl.core.paste.shape import LOG_LINE, LONGEST, WORLDS, clauses, foreign, plain
+from ollamactl.core.paste.shape import LOG_LINE, LONGEST, WORLDS, clauses, foreign, named, plain
 from ollamactl.core.paste.units import PATH_LINE, unit_blocks
 from ollamactl.core.paste.variables import SETS, SPLIT
 
@@ -51,11 +51,12 @@ class Splitter:
         lines = text.split("\n")
         keep = list(lines)
         for first, last, path in unit_blocks(lines):
-            self._unit(lines[first:last], path, first)
+            if path.endswith((".service", ".conf")) or not path:
+                self._unit(lines[first:last], path, first)
             for n in range(first, last):
                 keep[n] = ""
         self._tables(lines, keep)
-        looked = 0
+        looked, apart = 0, named(lines)
         waiting: Waiting | None = None
         aside: commands.Lines = []
         for n, line in enumerate(lines):
@@ -63,7 +64,7 @@ class Splitter:
                 if n < 400:
                     self._world(line)
                 continue
-            if foreign(line):
+            if foreign(line, apart):
                 continue
             looked += 1
             if looked > ASIDE:

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from ollamactl.core.paste.shape import LOG_LINE
 
 _SECTION = re.compile(r"\s*\[(?:Unit|Service|Install|Socket|X-\w+)\]?\s*$", re.I)
-PATH_LINE = re.compile(r"\s*#+ (/\S+\.(?:service|conf))(?:\.\w+)?\s*$")
+PATH_LINE = re.compile(r"\s*#+ (/\S+\.(?:service|conf)(?:\.\w+)?)\s*$")
 _ASSIGN = re.compile(r"\s*[A-Za-z][A-Za-z-]*\s*=")
 
 
 def unit_blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
-    """(first line, line after the last, path) of each unit file in the text."""
+    """(first line, line after the last, path) of each unit file in the text; one with another suffix behind
+    (`.conf.bak`), which systemd does not read, is among them."""
     n = 0
     path, path_at = "", -1
     while n < len(lines):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 from collections.abc import Iterator
@@ -15,8 +16,6 @@ from ollamactl.core.facts import Facts
 from ollamactl.core.source import Host
 from ollamactl.errors import Exit, Failure
 from ollamactl.host.live import LiveHost
-
-LIMIT = 1 << 30  # bytes of a pasted log
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -32,7 +31,7 @@ def open_source(source: str | None, unit: str = "") -> Opened:
     if source is None:
         return Opened(LiveHost(), "live")
     if source == "-":
-        return Opened(LiveHost(), "log:standard input", text_facts(sys.stdin.buffer.read(LIMIT), "standard input"))
+        return Opened(LiveHost(), "log:standard input", _stream_facts(sys.stdin.buffer, "standard input"))
     path = Path(source)
     try:
         if path.is_dir():
@@ -45,7 +44,7 @@ def open_source(source: str | None, unit: str = "") -> Opened:
                 f.seek(0)
                 long = pasted.facts_of_long(_chunks(f), source)
                 return Opened(LiveHost(), f"log:{path.name}", _needed(long, source))
-            return Opened(LiveHost(), f"log:{path.name}", text_facts(head + f.read(LIMIT), source))
+            return Opened(LiveHost(), f"log:{path.name}", _stream_facts(f, source, head))
     except OSError as error:
         raise Failure(f"{source}: {error.strerror}", code=Exit.USAGE, id="usage") from None
 
@@ -59,6 +58,14 @@ def _bundle(path: Path) -> Opened:
 def text_facts(data: bytes, where: str) -> Facts:
     """Facts of a pasted text: logs in whatever form, `ollama ps`, unit files, `systemctl` output, words of clients."""
     return _needed(pasted.facts_of(data, where), where)
+
+
+def _stream_facts(file: BinaryIO, where: str, head: bytes = b"") -> Facts:
+    """Of what has no size beforehand: looked through as a whole where it is small, else in one pass as a log."""
+    head += file.read(pasted.SMALL + 1 - len(head))
+    if len(head) <= pasted.SMALL:
+        return text_facts(head, where)
+    return _needed(pasted.facts_of_long(itertools.chain((head,), _chunks(file)), where), where)
 
 
 def _chunks(file: BinaryIO) -> Iterator[bytes]:

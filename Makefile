@@ -12,7 +12,7 @@ PACKAGES := systemd systemd-container dbus libsystemd-dev python3-pystemd pkg-co
 	ca-certificates mmdebstrap debian-archive-keyring lintian man-db zsh fish openssh-client
 
 # Tests that neither boot a machine nor load a model, but for those that are marked.
-LIGHT := tests/unit tests/contract tests/machines tests/system
+LIGHT := tests/unit tests/contract tests/machines tests/system tests/darwin
 
 .PHONY: help setup demo test test-unit test-lab test-packages test-fleet bench-fleet test-engine check bench engine-grid lint deb release clean
 

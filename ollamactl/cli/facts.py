@@ -24,7 +24,8 @@ ALL = tuple(f for f in FEEDS if f in Facts.__struct_fields__)
 
 def gather_all(host: Host, unit: str, origin: str) -> Facts:
     """Every fact; what can't be known has its reason in `missing`."""
-    return Collector(host, unit).facts(ALL, taken=time.time(), origin=origin)
+    collector = Collector(host, unit)
+    return collector.facts((*ALL, *collector.only_here()), taken=time.time(), origin=origin)
 
 
 @click.command(short_help="Show what is known of this host, as JSON or in short.")

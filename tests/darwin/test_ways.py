@@ -341,6 +341,13 @@ def test_several_ways_are_told_apart_by_the_port(brewed: World) -> None:
     assert brewed.json("verify", "--unit", "app")["data"]["unit"] == "Ollama.app"
 
 
+def test_a_bundle_stands_in_for_the_mac(brewed: World) -> None:
+    brewed.ctl("bundle", "mac.tar.gz")
+    live, replayed = (brewed.json("verify", *more)["data"] for more in ((), ("--from", "mac.tar.gz")))
+    assert replayed["rows"] == live["rows"] and replayed["unit"] == LABEL
+    assert brewed.json("facts", "--from", "mac.tar.gz")["data"]["unified"]["total"] == 32 << 30
+
+
 def test_the_budget_of_a_plan_is_the_shared_memory(brewed: World) -> None:
     (brewed.root / "sysctl.json").write_text((brewed.root / "sysctl.json").read_text().replace(
         '"iogpu.wired_limit_mb": "0"', '"iogpu.wired_limit_mb": "8192"'))  # fmt: skip

@@ -109,6 +109,10 @@ class Collector:
 
         return True
 
+    def only_here(self) -> tuple[str, ...]:
+        """Facts that only this kind of host has."""
+        return tuple(f for f in MAC if f not in FEEDS and f in Facts.__struct_fields__) if self._mac() else ()
+
     def need(self, field: str) -> Any:
         """A fact that another stands on; raises Unknown with its reason."""
         found = self.get(field)

@@ -49,8 +49,9 @@ def elsewhere(text: str) -> str:
 
 def log_alone(text: str) -> bool:
     facts = facts_of(text.encode(), "text")
-    told = facts.told if facts else None
-    return bool(facts and facts.start and not facts.unit_files and not facts.loaded and not (told and (told.messages or told.variables)))
+    if facts is None or facts.start is None or facts.unit_files or facts.loaded:
+        return False
+    return facts.told is None or not (facts.told.messages or facts.told.variables)
 
 
 @pytest.mark.parametrize("check", CHECKS)

@@ -183,8 +183,7 @@ def user_unit_absent(signs: Signs) -> Iterator[Finding]:
     Do: create one, or use the system unit.
     """
     if signs.has("unit_absent"):
-        bool(signs.matching("--user", kinds=("unit_absent", "unit_command")))
-        fix = "systemctl edit --user --force --full ollama.service" if True else ""
+        fix = "systemctl edit --user --force --full ollama.service"
         yield Finding("error", "systemd knows no unit of that name", signs.lines("unit_absent"), fix)
 
 

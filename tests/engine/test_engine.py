@@ -260,6 +260,7 @@ def test_two_devices(folder: Path) -> None:
 def test_partial_offload(folder: Path) -> None:
     """The device that runs what lies in host memory borrows one matrix at a time."""
     pairs = []
+    held: list[bool] = []  # of recurrent models, whose blocks on the host are only estimated
     todo = []
     for load in loads(folder, 1, 1, every=4):
         hyper = hyper_of(Path(load.path))
@@ -270,11 +271,15 @@ def test_partial_offload(folder: Path) -> None:
         layout = Layout((HOST,) * spilled + (0,) * load.gpu_layers)
         prediction = predict(hyper, request_of(load), other(1), layout)
         compute_ = next(t.bytes for t in prediction.terms if t.name == "compute" and t.device == 0)
-        pairs.append((load, float(compute_), float(answer[0][2])))
+        if hyper.family.recurrent:
+            held.append(prediction.least(0) <= sum(answer[0]) <= prediction.most(0))
+        else:
+            pairs.append((load, float(compute_), float(answer[0][2])))
         weights = sum(t.bytes for t in prediction.terms if t.name == "weights" and t.device == 0)
         assert abs(weights - answer[0][0]) <= 64 * 1024, load
     assert len(pairs) >= 20
     assert_close(pairs, 0.05, 0.90)
+    assert sum(held) >= 0.85 * len(held)
 
 
 def fits(folder: Path, count: int) -> Iterator[tuple[Load, Hyper, Request, tuple[Device, ...], int]]:
@@ -330,6 +335,8 @@ def test_decision_as_the_engine(folder: Path) -> None:
         decided[built] += 1
         _, gpu_layers, overrides, _ = answer
         left = 0 if gpu_layers < 0 else hyper.blocks + 1 - gpu_layers + overrides
+        if overrides and len(devices) == 1:  # the engine names blocks without experts too: these lose nothing
+            left = hyper.blocks + 1 - gpu_layers + sum(map(bool, hyper.weights.experts[: hyper.blocks][-overrides:]))
         ours = decide(hyper, request, devices, target=margin)
         if ours.verdict == "fits" and left:
             false_fit.append((load, devices, left))

@@ -22,6 +22,7 @@ class Band(NamedTuple):
 
 UNKNOWN = Band(0.4, 0.6)
 BUILT = Band(0.0005, 0.0005)  # the graph is followed step by step; what is left are a few numbers a token
+HOSTED = Band(0.3, 0.4)  # recurrent blocks in host memory: what runs there depends on the tokens a sequence
 FORMULA = Band(0.15, 0.25)  # architectures of which no load was measured
 CLASSIC = Band(0.1, 0.2)  # engines before Ollama 0.30, where the rule was compared with a few dozen public logs only
 

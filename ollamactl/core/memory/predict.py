@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from ollamactl.core.memory import compute, recurrent
-from ollamactl.core.memory.bands import Band, band
+from ollamactl.core.memory.bands import HOSTED, Band, band
 from ollamactl.core.memory.cache import Cells, cells, layer_bytes, output_bytes, state_bytes
 from ollamactl.core.memory.compute import CURRENT, NEWEST, Graph
 from ollamactl.core.memory.decoder import Part
@@ -250,6 +250,8 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[
         return [_modelled(HOST, buffers.device, limits, hyper)]
     spilled = any(d == HOST for d in layout.layers) or bool(layout.host_experts)
     pipeline = devices > 1 and not spilled
+    if spilled and hyper.family.recurrent:
+        limits = HOSTED
     found = []
     for device in range(devices):
         if device not in used and not (spilled and device == 0):

@@ -10,6 +10,7 @@ import pytest
 from tests.lab import ollama
 from tests.lab.test_trust_kill import prepared
 from tests.lab.trust import strace
+from tests.lab.trust.host import UNIT
 from tests.lab.trust.kill import OURS, Victim
 from tests.lab.trust.strace import Disk, Tree
 
@@ -54,6 +55,8 @@ def test_a_power_loss_leaves_all_old_or_all_new() -> None:
     with Victim() as one, Victim() as two:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(prepared, (one, two)))
+        for victim in (one, two):  # the files that are put there are root's
+            victim.machine.run(["chown", "root:root", UNIT])
         old = one.state()
         found, new = outcomes(one, *APPLY)
         back, again = outcomes(one, *ROLLBACK)

@@ -12,6 +12,7 @@ from ollamactl.core.facts import Process
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import measured, probing, wire
 from ollamactl.host.live import LiveHost
+from ollamactl.host.slots import Slots, is_here
 from ollamactl.report import envelope
 from ollamactl.report import probe as report
 from ollamactl.report.text import Terminal
@@ -111,9 +112,9 @@ def probe(
     )
     out = Terminal(colour=False if no_color else None)
     busy = Terminal(sys.stderr) if as_json else out
-    found = probing.measure(where, wanted, probing.Slots(host, where, model, server), busy.working)
+    found = probing.measure(where, wanted, Slots(host, where, model, server), busy.working)
     busy.working("")
-    if probing.is_here(where):
+    if is_here(where):
         measured.store(found)
     if csv_file:
         write_file(csv_file, report.table(found))

@@ -27,6 +27,7 @@ from ollamactl.host.context import Lost, deafen
 from ollamactl.host.journal import Entry, FileUndo
 from ollamactl.host.loads import Stored
 from ollamactl.host.probing import Wanted
+from ollamactl.host.slots import Slots
 
 # (slots, for good) → the plan that leads there from what is now, and the facts that it was made of
 Planner = Callable[[int, bool], tuple[Plan, Facts]]
@@ -214,7 +215,7 @@ class _Run:
     def _measure(self, slots: int, facts: Facts) -> Probe:
         where = wire.target(f"http://{facts.address or self.subject.address}")
         began = time.monotonic()
-        seen = probing.Slots(self.ctx.host, where, self.subject.model.name, facts.process)
+        seen = Slots(self.ctx.host, where, self.subject.model.name, facts.process)
         found = probing.measure(where, self.subject.wanted(slots), seen, self.ctx.report.working)
         if found.interrupted:
             raise Interrupted(found.signal)

@@ -6,9 +6,11 @@ import asyncio
 
 import pytest
 
+from ollamactl.core.plan import full_name
 from ollamactl.core.source import Missing, Reading, Source
 from ollamactl.host import load, probing, wire
 from ollamactl.host.load import Halt, Session
+from ollamactl.host.slots import Slots
 
 
 class Nothing:
@@ -34,7 +36,7 @@ def test_a_lost_cancellation_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> N
 
     async def run() -> None:
         where = wire.target("http://127.0.0.1:9")
-        async with probing._watching(Session(where, Halt()), probing.Slots(Nothing(), where, "m")):
+        async with probing._watching(Session(where, Halt()), Slots(Nothing(), where, "m")):
             await asyncio.sleep(0)
 
     asyncio.run(asyncio.wait_for(run(), 20))
@@ -45,16 +47,16 @@ def test_a_lost_cancellation_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> N
     ("url", "here"), [("http://127.0.0.1:1", True), ("http://[::1]:1", True), ("http://192.0.2.7", False)]
 )
 def test_which_addresses_are_here(url: str, here: bool) -> None:
-    slots = probing.Slots(Nothing(), wire.target(url), "m")
+    slots = Slots(Nothing(), wire.target(url), "m")
     assert slots.here is here
     assert slots() is None
     assert slots.why
 
 
 def test_names_are_those_of_the_server() -> None:
-    assert probing.full_name("gemma3") == "gemma3:latest"
-    assert probing.full_name("gemma3:270m") == "gemma3:270m"
-    assert probing.full_name("host:5000/a/b") == "host:5000/a/b:latest"
+    assert full_name("gemma3") == "gemma3:latest"
+    assert full_name("gemma3:270m") == "gemma3:270m"
+    assert full_name("host:5000/a/b") == "host:5000/a/b:latest"
 
 
 def test_what_is_sent_has_no_option_that_loads_the_model_anew() -> None:

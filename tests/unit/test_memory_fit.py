@@ -127,7 +127,7 @@ def test_alternatives_in_the_order_of_what_they_cost() -> None:
     wanted = start(32768, 4)
     assert fit(model, wanted, devices).verdict == "spills"
     ways = list(alternatives(model, start, wanted, devices))
-    assert [way.what for way in ways] == ["shorter context", "fewer slots", "cache q4_0"]
+    assert [way.what for way in ways] == ["cache q8_0", "shorter context", "fewer slots", "cache q4_0"]
     for way in ways:
         assert fit(model, way.request, devices).verdict == "fits"
         assert way.cost
@@ -142,7 +142,7 @@ def test_a_quantized_cache_is_copied_on_cuda() -> None:
     request = start(32768, 2, "q8_0", batch=512)
     cuda = predict(model, request, (gpu(24),)).total("compute")
     others = predict(model, request, (gpu(24, kind="vulkan"),)).total("compute")
-    assert cuda - others > 2 * 32768 * 2 * 2048 * 0.8
+    assert cuda - others > 2 * 32768 * 2 * 2048 * 0.75  # the rest lies where the feed-forward will
 
 
 @pytest.mark.parametrize(

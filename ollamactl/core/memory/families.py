@@ -279,7 +279,7 @@ UNMODELLED = frozenset(
     }
 )
 
-FALLBACK = Family(built=False)
+FALLBACK = Family()
 
 
 def family(architecture: str) -> tuple[Family, bool]:

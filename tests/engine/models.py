@@ -114,9 +114,10 @@ def header(metadata: Metadata, tensors: Iterable[tuple[str, list[int], int]]) ->
 
 
 def write(path: Path, metadata: Metadata, tensors: Tensors, *, vocabulary: bool = False) -> Path:
-    """Write a model. A vocabulary is what makes a load slow, and no buffer depends on it, only on its size."""
-    if vocabulary:
-        architecture = metadata["general.architecture"]
+    """Write a model. A vocabulary is what makes a load slow, and no buffer depends on it, only on its size; BERT-like
+    models do not load without one."""
+    architecture = metadata.get("general.architecture", "")  # none in the later files of a split model
+    if vocabulary or "bert" in architecture:
         size = metadata[f"{architecture}.vocab_size"]
         tokens = words(size) if "bert" in architecture else pieces(size)
     else:

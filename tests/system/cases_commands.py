@@ -73,4 +73,13 @@ case("no-cuda-symbol", "nvidia_driver_too_old", 'dlerr: /usr/lib64/libcuda.so.41
 case("tensile", "gpu_not_supported_by_backend", Log("0.5.4").config().listen().gpu("Radeon RX 6700", "12.0 GiB", "11.0 GiB", "rocm", "gfx1031", "0.0").load(2048, ok=False).raw("rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat: No such file or directory for GPU arch : gfx1031").text())
 case("reads-to-its-end", "model_blob_truncated", "error loading model: unexpectedly reached end of file\nllama_load_model_from_file: failed to load model\n")
 case("woken-up", "gpu_lost_after_suspend", "Since the laptop woke up from sleep Ollama is only using the CPU, before that it was fast.\n")
+case("old-systemd", "service_restart_loop", "".join(f"Aug 08 09:02:{s} box systemd[1]: {line}\n" for s in (29, 33, 37) for line in (
+    "ollama.service: main process exited, code=exited, status=127/n/a", "Unit ollama.service entered failed state.",
+    "ollama.service holdoff time over, scheduling restart.")))
+case("no-program", "ollama_not_installed", "start.sh: line 4: ollama: command not found\n")
+case("ps-and-buffers", "ps_says_gpu_but_cpu_busy", "NAME    ID              SIZE      PROCESSOR    CONTEXT    UNTIL\na:8b    365c0bd3c000    5.6 GB    100% GPU     4096       4 minutes from now\n"
+     "llama_context: n_ctx_seq     = 4096\nllama_context:        CPU  output buffer size =     0.50 MiB\nllama_kv_cache:        CPU KV buffer size =   512.00 MiB\n")
+case("family-waits", "parallel_forced_to_1_by_architecture", "With OLLAMA_NUM_PARALLEL=4 the model qwen3-vl:8b always waits for the first window to finish.\n")
+case("keep-alive-reset", "client_overrides_keep_alive", "I set keep_alive to -1, but it is always reset to 5 minutes by the plugin.\n")
+case("client-sets-it", "env_set_in_shell_not_service", 'os.environ["OLLAMA_NUM_PARALLEL"] = "4"   # in my script\n')
 case("extension-403", "origin_not_allowed_403", "My browser extension gets 403 on every call of /api/chat, curl is fine.\n")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ollamactl.core import settings, verify
 from ollamactl.core.checks.base import Finding, check, configured
+from ollamactl.core.dropin import DROPIN_NAME
 from ollamactl.core.facts import Effective, Facts, Process, Service, Start, Told
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
+AGAIN = "sudo systemctl daemon-reload && sudo systemctl restart ollama"
 SHELLS = ("shell", "profile", "client")
 
 
@@ -102,7 +105,7 @@ def environment_file_overrides_dropin(effective: Effective) -> Iterator[Finding]
                 "warning",
                 f"{name} is {v.value} by {v.origin.file}:{v.origin.line}, not {value} of {origin.file}:{origin.line}",
                 (f"{v.origin.file}:{v.origin.line}: {name}={v.value}", f"{origin.file}:{origin.line}: {name}={value}"),
-                f"sudoedit {v.origin.file}",
+                f"sudoedit {v.origin.file} && sudo systemctl restart ollama    # without {name}",
             )
 
 
@@ -127,11 +130,12 @@ def dropin_overridden_by_later_dropin(
         ]
         if lost and (name.startswith(("OLLAMA_", "LLAMA_")) or name in settings.REGISTRY):
             value, origin = lost[-1]
+            ours = v.origin.file.rsplit("/", 1)[-1] == DROPIN_NAME  # written to win
             yield Finding(
-                "warning",
+                "info" if ours else "warning",
                 f"{name}={value} of {origin.file} is overridden: {v.origin.file} is read later and sets {v.value}",
                 (f"{origin.file}:{origin.line}: {name}={value}", f"{v.origin.file}:{v.origin.line}: {name}={v.value}"),
-                f"keep one of the two lines: sudoedit {origin.file} {v.origin.file}",
+                f"sudoedit {origin.file} {v.origin.file} && {AGAIN}    # keep one of the two lines",
             )
 
 
@@ -153,7 +157,7 @@ def dropin_drops_earlier_environment(effective: Effective, facts: Facts) -> Iter
                         "warning",
                         f"{file.path}:{one.line} drops {len(gone)} earlier Environment= lines",
                         (f"{file.path}:{one.line}: Environment=", *gone[:4]),
-                        f"sudoedit {file.path}    # delete line {one.line}",
+                        f"sudo sed -i '{one.line}d' {file.path} && {AGAIN}",
                     )
                     gone = []
                 elif one.value.strip():
@@ -214,6 +218,13 @@ def env_wrong_side_of_wsl(given: tuple[Given, ...], world: str) -> Iterator[Find
             return
 
 
+def _set_later(effective: Effective | None, value: str, path: str) -> bool:
+    """Whether each variable of this line is set again in another file, which an upgrade leaves alone."""
+    names = re.findall(r"(?:^|[\s\"'])([A-Z]\w*)=", value)
+    found = [effective.variables.get(name) for name in names] if effective else []
+    return bool(found) and all(v is not None and v.origin.file not in ("", path) for v in found)
+
+
 @check(weight=55)
 def settings_in_main_unit(
     facts: Facts, service: Service | None = None, signs: Signs = NO_SIGNS
@@ -230,6 +241,8 @@ def settings_in_main_unit(
             continue
         for one in file.assignments:
             if one.section == "Service" and one.key == "Environment" and "OLLAMA_" in one.value:
+                if _set_later(facts.effective, one.value, file.path):
+                    continue
                 lines.append(f"{file.path}:{one.line}: Environment={one.value}")
                 values.append(one.value.strip("\"'"))
     if lines:

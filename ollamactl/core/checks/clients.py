@@ -331,6 +331,14 @@ def client_overrides_keep_alive(
             'set keep_alive in the client: "keep_alive": -1',
         )
         return
+    if signs.has("keep_alive_reset"):
+        yield Finding(
+            "warning",
+            "a request without keep_alive, or with its own, sets the model's time anew",
+            signs.lines("keep_alive_reset"),
+            'sudo ollamactl apply --keep-alive -1    # and "keep_alive": -1 in the client',
+        )
+        return
     gaps = _early_reloads(start) if start and (forever or _hours(keep) >= 1) else []
     if gaps:
         yield Finding(

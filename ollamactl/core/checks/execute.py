@@ -33,8 +33,7 @@ def exec_path_missing(facts: Facts, signs: Signs = NO_SIGNS, service: Service | 
             "error",
             f"{program or 'the program of ExecStart='} is not there: 203/EXEC",
             signs.lines("unit:exec_failed", "unit:exec_missing", "unit:main_exited"),
-            f"command -v ollama; sudo systemctl edit --full {service.id if service else 'ollama'}"
-            "    # ExecStart= with that path",
+            _corrected(facts, program, service),
         )
         return
     argv = service.exec_start if service else ()
@@ -44,8 +43,26 @@ def exec_path_missing(facts: Facts, signs: Signs = NO_SIGNS, service: Service | 
             "error",
             f"ExecStart= names {argv[0]}, which does not exist",
             (f"ExecStart={' '.join(argv)}",),
-            f"command -v ollama; sudo systemctl edit --full {service.id}",
+            _corrected(facts, argv[0], service),
         )
+
+
+def _corrected(facts: Facts, program: str, service: Service | None) -> str:
+    """The command that puts the program which is there into the line that names another; where neither is known, one
+    that looks for it."""
+    unit = service.id if service else "ollama"
+    there = [p for p, state in (facts.paths or {}).items() if p.endswith("/bin/ollama") and state.missing is None]
+    lines = [
+        (file.path, one.line)
+        for file in facts.unit_files or ()
+        for one in file.assignments
+        if one.key == "ExecStart" and one.value.startswith(program + " ")
+    ]
+    if there and lines and there[0] != program:
+        path, line = lines[-1]
+        edit = f"sudo sed -i '{line}s|{program}|{there[0]}|' {path}"
+        return f"{edit} && sudo systemctl daemon-reload && sudo systemctl restart {unit}"
+    return f"command -v ollama; sudo systemctl edit --full {unit}    # ExecStart= with that path"
 
 
 @check(weight=93, explains=(*LOOP, "exec_path_missing", "malformed_env_assignment"))

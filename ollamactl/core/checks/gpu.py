@@ -287,7 +287,16 @@ def ps_says_gpu_but_cpu_busy(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[
     Seen: a busy CPU under "100% GPU".
     Do: OLLAMA_KV_CACHE_TYPE=f16 as a trial; look at the buffers of the load.
     """
-    if signs.has("cpu_busy_though_gpu"):
+    whole = [m for m in facts.loaded or () if m.size and m.size_vram >= m.size]
+    load = next((x for x in reversed(facts.start.loads if facts.start else ()) if x.buffers), None)
+    if whole and load is not None and all(b.device.upper().startswith("CPU") for b in load.buffers):
+        yield Finding(
+            "warning",
+            f"`ollama ps` says that {whole[0].name} is on the GPU, and all buffers of the load are on the CPU",
+            (f"ollama ps: {whole[0].name} 100% GPU", *(b.text for b in load.buffers[:3])),
+            "sudo ollamactl apply --set OLLAMA_DEBUG=1; journalctl -u ollama | grep -iE 'cuda|rocm|vulkan'",
+        )
+    elif signs.has("cpu_busy_though_gpu"):
         yield Finding(
             "warning",
             "`ollama ps` says GPU while the CPU is at work",

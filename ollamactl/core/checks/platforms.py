@@ -46,7 +46,9 @@ def launchctl_setenv_not_persistent(
         said = f"{one.name} is set by launchctl setenv, which the next reboot takes away"
         if lost and start is not None:
             said = f"{one.name}={one.value} of launchctl setenv is not in the running server"
-        yield Finding("warning", said, (one.place, configured(start, one.name)), AGENT)
+        here = facts.service is not None and facts.service.manager == "launchd"
+        fix = f"ollamactl apply --set {one.name}={settings.shown(one.name, one.value)}" if here else AGENT
+        yield Finding("warning", said, (one.place, configured(start, one.name)), fix)
         return
     starts = facts.log.starts if facts.log else ()
     mac = any(c.library.lower() == "metal" for s in starts for c in s.computes) or (

@@ -21,7 +21,7 @@ def ollama_not_installed(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Find
     Do: install it, or name what is looked for: --unit, --from.
     """
     if facts.origin != "live" and not facts.origin.startswith("bundle"):
-        if signs.has("command_missing"):
+        if signs.has("command_missing") and not (facts.log and facts.log.starts) and not facts.loaded:
             yield Finding(
                 "error",
                 "the shell finds no program ollama",
@@ -101,7 +101,7 @@ def service_not_started_at_boot(signs: Signs = NO_SIGNS, service: Service | None
             )
 
 
-@check(weight=40)
+@check(weight=40, explains=("server_not_reachable",))
 def service_restart_loop(
     signs: Signs = NO_SIGNS, service: Service | None = None, start: Start | None = None
 ) -> Iterator[Finding]:
@@ -114,6 +114,7 @@ def service_restart_loop(
     counter = 0
     for event in signs.of("unit:restart_scheduled", "restart_counter"):
         counter = max(counter, int(event.fields.get("counter", "1")[:6] or 1))
+    counter = max(counter, signs.count("unit:restart_scheduled"))
     respawns = [int(e.fields.get("count", "0") or 0) for e in signs.of("app_respawns")]
     limit = signs.has("unit:start_limit")
     flapping = service is not None and service.sub_state in ("auto-restart", "auto-restart-queued")

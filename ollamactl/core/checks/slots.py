@@ -41,6 +41,13 @@ def parallel_forced_to_1_by_architecture(signs: Signs, start: Start | None = Non
     """
     events = signs.of("parallel_forced_to_1")
     if not events:
+        if signs.has("serial_family") and signs.has("answers_in_turn"):
+            yield Finding(
+                "warning",
+                "a model of that family gets one slot, whatever OLLAMA_NUM_PARALLEL says",
+                signs.lines("serial_family", "answers_in_turn"),
+                "journalctl -u ollama --no-pager | grep 'does not currently support parallel requests'",
+            )
         return
     families = sorted({e.fields.get("architecture", "mllama") for e in events})
     wanted = (start.config or {}).get("OLLAMA_NUM_PARALLEL", "") if start else ""

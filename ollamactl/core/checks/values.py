@@ -55,6 +55,13 @@ def unknown_ollama_variable(
             said = f"Ollama knows no variable {one.name} and ignores it"
             said += f"; {near} is meant" if near else ""
             fix = f"sudo ollamactl apply --set {near}={one.value}" if near else f"take {one.name} out of {one.place}"
+            file, _, line = one.place.rpartition(":")
+            if near == "OLLAMA_HOST" and one.value.isdigit():  # a port alone would be taken for a host's name
+                fix = f"sudo ollamactl apply --host 127.0.0.1:{one.value} --unset {one.name}"
+            elif one.scope == "service" and file.startswith("/") and line.isdigit():
+                edit = f"sudo sed -i '{line}s/{one.name}/{near}/'" if near else "sudoedit"
+                fix = f"{edit} {file} && sudo systemctl daemon-reload && sudo systemctl restart ollama"
+                fix += "" if near else f"    # without {one.name}, line {line}"
             yield Finding("warning", said, (f"{one.place}: {one.name}={one.value}",), fix)
         elif release and not settings.known_in(setting, ".".join(map(str, release))):
             span = f"until {setting.until}" if setting.until else f"since {setting.since}"

@@ -185,6 +185,7 @@ EVENTS: tuple[Event, ...] = (
     Event("kfd_denied", "/dev/kfd read-write: Permission denied", "text"),
     Event("igpu_dropped", "dropping integrated GPU", "prefix", "0.30 –"),
     Event("device_skipped", "skipping CUDA device", "prefix", "0.30 –"),
+    Event("device_skipped", "filtering device which didn't fully initialize", "prefix", "0.12.4 –, DEBUG", keep=10),
     Event("no_compatible_gpu", "no compatible GPUs were discovered"),
     Event("amdgpu_version_missing", "amdgpu version file missing", "text"),
     Event("rocm_library_missing", "amdgpu detected, but no compatible rocm library found", "text"),

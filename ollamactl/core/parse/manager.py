@@ -24,10 +24,14 @@ class Row(NamedTuple):
 
 ROWS: tuple[Row, ...] = (
     Row("main_exited", "Main process exited", r"code=(?P<code>\w+), status=(?P<status>\S+)", ends=True),
+    Row("main_exited", "main process exited", r"code=(?P<code>\w+), status=(?P<status>\S+)", ends=True),  # to 229
     Row("control_exited", "Control process exited", r"code=(?P<code>\w+), status=(?P<status>\S+)"),
     Row("failed", "Failed with result", r"result '(?P<result>[\w-]+)'", ends=True),
     Row("restart_scheduled", "Scheduled restart job", r"counter is at (?P<counter>\d+)", ends=True),
+    Row("restart_scheduled", "holdoff time over, scheduling restart", ends=True),  # systemd to 229
+    Row("failed", "entered failed state", ends=True),
     Row("start_limit", "Start request repeated too quickly", ends=True),
+    Row("start_limit", "start request repeated too quickly", ends=True),
     Row("start_limit", "Failed with result 'start-limit-hit'", ends=True),
     Row("exec_failed", "Failed at step ", r"at step (?P<step>\w+) spawning (?P<program>.*?): (?P<why>.*)"),
     Row("exec_missing", "Unable to locate executable", r"executable '(?P<program>[^']*)': (?P<why>.*)"),

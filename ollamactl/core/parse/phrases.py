@@ -77,6 +77,8 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("num_ctx_on_v1", r"/v1/(?:chat/)?completions.*num_ctx|num_ctx.*/v1/"),
     Phrase("num_ctx_expected", r"context (?:length|size|window).*(?:ignored|not (?:passed|sent|applied)|set in)"),
     Phrase("num_ctx_not_in_modelfile", r"no num_ctx|^\s*context length\s+\d+"),
+    Phrase("keep_alive_reset", r"keep[_ -]?alive[^\n]{0,160}(?:reset|back to|always|defaults? to|propagat|ignored|unloaded|neither|not (?:consider|work|appl|pass))[^\n]{0,60}(?:\b[45] ?m\b|\b[45]m\b|(?:4|5|four|five) min|default|after)"
+           r"|(?:reset|unload)\w*[^\n]{0,40}(?:5 ?m\b|5 min|five min)[^\n]{0,80}keep[_ -]?alive"),
     Phrase("keep_alive_expected", r"OLLAMA_KEEP_ALIVE[\"'=: ]+-1|keep_?alive[\"']?\s*[:=]\s*-1|Forever"),
     Phrase("num_gpu_forced", r"num_gpu[\"']?\s*[:= ]\s*(?:[89]\d|[1-9]\d\d+)\b"),
     # downloads
@@ -136,7 +138,8 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("in_profile", r"(?P<name>OLLAMA_\w+)[^\n]{0,80}\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b|\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b[^\n]{0,80}(?P<more_name>OLLAMA_\w+)"),
     Phrase("not_allowed", r"does(?:n't| not) allow|not reachable|unreachable|can(?:not|'t| not) (?:access|connect|reach)|unable to (?:access|connect|reach)"),
     Phrase("no_effect", r"(?:no|without(?: any)?) effect|ignor(?:ed|es|ing)|not (?:applied|honou?red|respected|used|picked up|working|work|take effect|taking effect)|does(?:n't| not) (?:work|take effect|apply|help)|won't work"),
-    Phrase("answers_in_turn", r"\b(?:answered|processed|handled|served|run|executed)\b[^\n]{0,30}(?:one (?:by one|after (?:the other|another))|sequential|serial)"),
+    Phrase("serial_family", r"\b(?:qwen3-?vl|qwen3\.[56]|qwen35(?:moe)?|qwen3-?next|lfm2(?:moe)?|mllama|llama3\.2-vision|nemotron[-_ ]?(?:h|3)\w*)\b[^\n]*"),
+    Phrase("answers_in_turn", r"\bwaits? (?:for|until)[^\n]{0,60}(?:complet|finish|end|first|done|other)|(?:second|next|other) (?:one|request)[^\n]{0,30}(?:queues?|waits?)|only (?:\w+ )?(?:1|one) (?:active )?request|one (?:request )?at a time|\b(?:answered|processed|handled|served|run|executed)\b[^\n]{0,30}(?:one (?:by one|after (?:the other|another))|sequential|serial)"),
     Phrase("copies_expected", r"(?:several|two|multiple|second) (?:copies|instances|copy|instance) of (?:the|a) (?:same )?model"),
     Phrase("embedding_parallel", r"embedding[^\n]{0,60}\bparallel|\bparallel\b[^\n]{0,60}embedding"),
     Phrase("mlx_parallel", r"\bMLX\b[^\n]*(?:serial|parallel|n_slots|slots)"),

@@ -175,38 +175,14 @@ def _latent(hyper: Hyper, graph: Graph, n: int, heads: int) -> float:
 
 
 def _recurrent(hyper: Hyper, graph: Graph) -> float:
-    keys, e, tok = hyper.keys, hyper.embedding, tokens(graph)
-    inner, state = int(keys.get("ssm.inner_size", 0)), int(keys.get("ssm.state_size", 0))
-    conv, groups = int(keys.get("ssm.conv_kernel", 0)), int(keys.get("ssm.group_count", 0))
-    c = inner + 2 * groups * state
-    heads = hyper.heads
-    seq = graph.slots / tok
+    keys, tok, heads = hyper.keys, tokens(graph), hyper.heads
     match hyper.family.recurrent:
-        case "mamba":
-            return 5 * inner + seq * (inner * state + 2 * (conv - 1) * inner)
-        case "mamba2":
-            dt = int(keys.get("ssm.time_step_rank", 0))
-            return 2 * inner + 2 * groups * state + dt + 2 * c + inner + seq * (inner * state + 2 * (conv - 1) * c)
-        case "delta":
-            return max(
-                2 * c + 2 * inner + seq * 2 * (conv - 1) * c,
-                2 * c + inner + seq * (2 * inner * state + 2 * (conv - 1) * c),
-            )
         case "kda":
             size = int(keys.get("kda.head_dim", 0))
             d = heads * size
-            return 7 * d + seq * (2 * d * size + 9 * d)
-        case "rwkv6":
-            return 11 * e + seq * (2 * e * int(keys.get("wkv.head_size", 0)) + 2 * e)
-        case "rwkv7":
-            return (
-                16 * e
-                + int(keys.get("attention.decay_lora_rank", 0))
-                + seq * (2 * e * int(keys.get("wkv.head_size", 0)) + 2 * e)
-            )
+            return 7 * d + graph.slots / tok * (2 * d * size + 9 * d)
         case "lightning":
-            w = hyper.widths
-            return 3 * heads * tok / graph.slots + 8 * w.hk
+            return 3 * heads * tok / graph.slots + 8 * hyper.widths.hk
         case _:
             return 0
 
@@ -237,20 +213,10 @@ def _attended(hyper: Hyper, graph: Graph) -> int:
 
 def peak(hyper: Hyper, graph: Graph) -> float:
     """Numbers a token above the inputs at the widest point of a block."""
-    feed_forward, recurrent = _feed_forward(hyper, graph), _recurrent(hyper, graph)
-    if graph.engine == NEWEST:  # the rows that its inputs are merged from leave room that is used again
-        e = hyper.embedding
-        if hyper.family.recurrent in ("rwkv6", "rwkv7"):
-            recurrent -= e
-        elif hyper.family.recurrent == "mamba":
-            recurrent -= 2 * e
-        elif hyper.family.recurrent == "mamba2":
-            state = int(hyper.keys.get("ssm.inner_size", 0)) * int(hyper.keys.get("ssm.state_size", 0))
-            second = state * graph.slots / tokens(graph)  # a second copy of the states, in that room if it is small
-            recurrent += second if second > 2 * e else 0
-        elif hyper.family.per_layer_input and hyper.keys.get("altup.num_inputs"):
-            feed_forward -= 2 * e
-    return max(feed_forward, attention(hyper, graph), recurrent)
+    feed_forward = _feed_forward(hyper, graph)
+    if graph.engine == NEWEST and hyper.family.per_layer_input and hyper.keys.get("altup.num_inputs"):
+        feed_forward -= 2 * hyper.embedding  # the rows that its inputs are merged from leave room that is used again
+    return max(feed_forward, attention(hyper, graph), _recurrent(hyper, graph))
 
 
 def buffers(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> Buffers:

@@ -60,7 +60,7 @@ def test_eight_on_four_slots_are_four_served_and_four_queued(lab: Machine) -> No
 
 
 def test_arrivals_at_random_are_served_queued_and_counted(lab: Machine) -> None:
-    """Four slots, as the test before left them; more arrive than they serve."""
+    """More than the slots serve, however many they are."""
     args = ("--rate", "60", "--for", "0.5", "--output-tokens", "4", "--seed", "7")
     data = ctl_json(lab, "probe", CHAT, *args)["data"]
     [phase] = data["phases"]
@@ -69,7 +69,8 @@ def test_arrivals_at_random_are_served_queued_and_counted(lab: Machine) -> None:
     assert 12 < len(moments) < 55  # 30 in the mean
     assert results(phase)["served"] >= 1 and results(phase)["queued"] > 5
     assert sum(results(phase).values()) == len(moments)
-    assert {r["status"] for r in phase["requests"]} == {200} and phase["summary"]["busy_max"] == 4
+    assert {r["status"] for r in phase["requests"]} == {200}
+    assert phase["summary"]["busy_max"] == data["slots"]
     late = [r["wait"] for r in sorted(phase["requests"], key=lambda r: r["at"]) if r["result"] == "queued"]
     assert late[-1] > late[0]  # the queue grows
 

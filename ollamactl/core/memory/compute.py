@@ -195,6 +195,7 @@ def host_bytes(hyper: Hyper, graph: Graph) -> int:
         width += _per_layer(hyper)
     if hyper.family.positions:
         width += hyper.embedding
+    width += hyper.deep_inputs * hyper.embedding * (2 if graph.engine == NEWEST else 1)
     if hyper.family.indexer == "keys":
         width += graph.cells.full / 2
     size = int(4 * tok * width)

@@ -54,16 +54,23 @@ class Builder:
         self.rows = tok if self.part.blocks or self.late in ("before", "after") else self.out
         embedding = F * hyper.embedding * self.rows
         self.per_layer: gemma.PerLayer | None = None
+        deep = 1 + hyper.deep_inputs
+        self.padded: Tensor | None = None  # embeddings and, beside them, what pictures add to the first blocks
         if on_host:
-            tokens, self.place = self.new_input(4 * tok), self.new_input(embedding)
+            tokens, self.place = self.new_input(4 * tok), self.new_input(embedding * deep)
             self.place.output = True  # for embeddings as input: never read here, never given back
             self.embedding = Tensor(embedding, (tokens,))
             if self.newest and gemma.per_layer_width(hyper) and not hyper.family.streams:
                 self.per_layer = gemma.PerLayer(self)
             self.nodes.expand(self.embedding)
-        if self.newest and self.part.first and (on_host or not (hyper.family.positions or hyper.family.streams)):
-            self.mix(embedding, on_host)  # where something is looked up after it, it stays on the host
-        if not on_host:
+        elif deep > 1:
+            self.embedding = self.new_input(embedding)
+        mixes = self.newest and self.part.first and (on_host or not (hyper.family.positions or hyper.family.streams))
+        if mixes:  # where something is looked up after it, it stays on the host
+            self.mix(embedding, deep, on_host)
+        elif deep > 1 and self.part.first:
+            self.padded = self.nodes.expand(Tensor(embedding * deep, (self.embedding,)))
+        if not on_host and deep == 1:
             self.embedding = self.new_input(embedding)
         self.positions = self.new_input(4 * tok * hyper.position_parts)
         caches = hyper.family.cache != "none"
@@ -93,12 +100,15 @@ class Builder:
     def newest(self) -> bool:
         return self.graph.engine == NEWEST
 
-    def mix(self, size: int, on_host: bool) -> None:
+    def mix(self, size: int, deep: int, on_host: bool) -> None:
         """The newest engines merge embeddings and tokens in the graph, and keep the merged ones."""
-        given = self.new_input(size)
-        rows = self.nodes.expand(Tensor(size, (self.new_input(4 * self.tok),))) if on_host else self.new_input(size)
+        given = self.new_input(size * deep)
+        rows = self.nodes.expand(Tensor(size)) if on_host else self.new_input(size)
         slots = self.new_input(8 * self.tok)
-        merged = self.nodes.expand(Tensor(size, (given,)))
+        if deep > 1:
+            self.padded = self.nodes.expand(Tensor(size * deep, (self.embedding,)))
+            rows = self.nodes.expand(Tensor(size * deep, (rows,)))
+        merged = self.nodes.expand(Tensor(size * deep, (given,)))
         self.nodes.expand(Tensor(0, (rows, slots, merged), outside=True))
         merged.output = True
 
@@ -546,6 +556,8 @@ class Builder:
         hyper = self.hyper
         cur = self.embedding
         cur.layout = (hyper.embedding, self.rows)
+        if self.padded is not None:
+            cur = self.view(self.padded, cur.layout, 0, cur.size)
         if gemma.per_layer_width(hyper) and self.per_layer is None:
             self.per_layer = gemma.PerLayer(self)
         if self.part.first:
@@ -573,6 +585,8 @@ class Builder:
                 cur = altup.block(self, cur, layer, block, number)
             else:
                 cur = self.block(cur, layer, block, number == last)
+            if number < hyper.deep_inputs and self.padded is not None:
+                cur = self.same(cur, self.view(self.padded, ("deep", number), 1))
         if self.part.output:
             if hyper.family.streams and self.part.blocks:
                 cur = altup.merged(self, cur)

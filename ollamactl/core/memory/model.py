@@ -150,6 +150,11 @@ class Hyper(msgspec.Struct, frozen=True, kw_only=True):
     position_parts: int = 1  # numbers a position has: 4 for models that place images too
 
     @property
+    def deep_inputs(self) -> int:
+        """Blocks that get a part of a picture of their own (qwen3-vl): so many more embeddings does a token take."""
+        return int(self.keys.get("n_deepstack_layers", 0))
+
+    @property
     def blocks(self) -> int:
         """Blocks that run, drafts not counted; with the output layer added this is what `-ngl` counts."""
         return sum(not layer.draft for layer in self.layers)

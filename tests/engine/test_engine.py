@@ -25,7 +25,7 @@ from tests.engine import models
 from tests.engine.engine import Load, build_number, headers
 from tests.engine.worker import run
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 GRID = bool(os.environ.get("ENGINE_GRID"))
 SEED = os.environ.get("ENGINE_SEED", "")  # other random combinations than the usual ones
 MiB = 1 << 20
@@ -148,12 +148,12 @@ def assert_close(predicted: list[tuple[Load, float, float]], within: float, shar
 
 @pytest.fixture(scope="session")
 def on_cpu(folder: Path) -> list[tuple[Load, Hyper, Any]]:
-    return checked(measured(loads(folder, 0, 1, every=3)))
+    return checked(measured(loads(folder, 0, 1, every=4)))
 
 
 @pytest.fixture(scope="session")
 def on_one(folder: Path) -> list[tuple[Load, Hyper, Any]]:
-    return checked(measured(loads(folder, 1, 2)))
+    return checked(measured(loads(folder, 1, 1)))
 
 
 def test_enough_loads(on_cpu: list[Any], on_one: list[Any]) -> None:
@@ -211,8 +211,7 @@ def test_compute_of_recurrent_models_to_the_byte(on_cpu: list[Any], on_one: list
     assert len(seen) >= 15
 
 
-# The engine that Ollama pins is held to 97 % in tests/unit/test_memory_figures.py; this one is newer than it.
-@pytest.mark.parametrize(("flash", "share"), [(True, 0.95), (False, 0.94)])
+@pytest.mark.parametrize(("flash", "share"), [(True, 0.97), (False, 0.94)])
 def test_compute_of_real_widths(on_cpu: list[Any], on_one: list[Any], flash: bool, share: float) -> None:
     pairs = []
     for load, hyper, answer in on_cpu + on_one:
@@ -349,6 +348,6 @@ def test_decision_as_the_engine(folder: Path) -> None:
             near[built] += bool(left) and abs(left - ours.spilled) <= 1
     assert sum(decided.values()) >= 0.9 * len(cases)
     assert not false_fit
-    assert false_spill[True] <= 0.03 * decided[True], (false_spill, decided)
+    assert false_spill[True] <= 0.02 * decided[True], (false_spill, decided)
     assert near[True] >= 0.95 * spilled[True], (near, spilled)
     assert near[False] >= 0.7 * spilled[False], (near, spilled)

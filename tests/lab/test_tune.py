@@ -33,8 +33,8 @@ def lab(host: Machine) -> Machine:
 
 
 def put_back(machine: Machine, before: Before) -> None:
-    """All as it was, but for what was learnt of loads."""
-    machine.run(["rm", "-f", "/var/lib/ollamactl/loads.jsonl"])
+    """All as it was, but for what was learnt of loads and of service times."""
+    machine.run(["rm", "-f", "/var/lib/ollamactl/loads.jsonl", "/var/lib/ollamactl/measured.jsonl"])
     before.holds()
 
 

@@ -4,14 +4,17 @@ tries to be more than text."""
 # ruff: noqa: E501 - lines of logs and shells
 from __future__ import annotations
 
+import io
 import random
 import time
+from pathlib import Path
 
 import pytest
 
-from ollamactl.core.checks import run
+from ollamactl.cli.sources import open_source
+from ollamactl.core.checks import Finding, run
 from ollamactl.core.facts import Facts
-from ollamactl.core.pasted import facts_of
+from ollamactl.core.pasted import SMALL, facts_of
 from ollamactl.report.findings import screen
 from ollamactl.report.html import page
 from ollamactl.report.text import Terminal
@@ -72,6 +75,53 @@ def test_values_that_are_well_raise_nothing() -> None:
     assert loud(unit_file() + drop_in("Environment=OLLAMA_HOST=127.0.0.1:11500")) == []
     assert loud("OLLAMA_BASE_URL=http://ollama:11434\nOLLAMA_KEEP_ALIVE=1h\n") == []
     assert loud("docker run -d -p 127.0.0.1:11434:11434 -e OLLAMA_NUM_PARALLEL=2 ollama/ollama\n") == []
+
+
+def findings(text: str) -> dict[str, Finding]:
+    return {f.check: f for f in run(facts(text)).findings}
+
+
+def test_what_a_drop_in_sets_again_is_lost_by_no_upgrade() -> None:
+    main = unit_file('Environment="OLLAMA_KEEP_ALIVE=7m" "OLLAMA_NUM_PARALLEL=2"')
+    assert "settings_in_main_unit" in findings(main + drop_in("Environment=OLLAMA_KEEP_ALIVE=9m"))
+    again = drop_in("Environment=OLLAMA_KEEP_ALIVE=9m OLLAMA_NUM_PARALLEL=3")
+    assert "settings_in_main_unit" not in findings(main + again)
+
+
+def test_that_our_drop_in_wins_is_only_told() -> None:
+    theirs = unit_file() + drop_in("Environment=OLLAMA_NUM_PARALLEL=2", name="10-a.conf")
+    ours = drop_in("Environment=OLLAMA_NUM_PARALLEL=4", name="zz-ollamactl.conf")
+    later = drop_in("Environment=OLLAMA_NUM_PARALLEL=4", name="zzz.conf")
+    assert findings(theirs + ours)["dropin_overridden_by_later_dropin"].severity == "info"
+    assert findings(theirs + later)["dropin_overridden_by_later_dropin"].severity == "warning"
+
+
+def test_an_unknown_name_is_corrected_where_it_stands() -> None:
+    path = "/etc/systemd/system/ollama.service.d/override.conf"
+    remedy = findings(drop_in("Environment=OLLAMA_NUM_PARALEL=4"))["unknown_ollama_variable"].remedy
+    assert remedy.startswith("sudo sed -i '") and f"s/OLLAMA_NUM_PARALEL/OLLAMA_NUM_PARALLEL/' {path} &&" in remedy
+    port = findings(drop_in("Environment=OLLAMA_PORT=11500"))["unknown_ollama_variable"].remedy
+    assert port == "sudo ollamactl apply --host 127.0.0.1:11500 --unset OLLAMA_PORT"
+
+
+def test_a_list_with_commas_is_one_value() -> None:
+    told = facts("export NO_PROXY=localhost,127.0.0.1\nset CUDA_VISIBLE_DEVICES=0,1, then start\n").told
+    assert told is not None
+    assert [(v.name, v.value) for v in told.variables] == [("NO_PROXY", "localhost,127.0.0.1"), ("CUDA_VISIBLE_DEVICES", "0,1")]
+
+
+def test_standard_input_gives_what_the_file_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chatter = "slot print_timing: id  0 | task 0 |       total time =     181.70 ms /    20 tokens\n" * 60_000
+    text = (served().load(4096, 1).text() + chatter + served().later(9000).raw("GGML_ASSERT(x) failed").text()).encode()
+    assert len(text) > SMALL
+    path = tmp_path / "long.log"
+    path.write_bytes(text)
+    from_file = open_source(str(path)).facts
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    from_stdin = open_source("-").facts
+    assert from_file is not None and from_stdin is not None and from_file.log is not None and from_stdin.log is not None
+    assert from_stdin.log.lines == from_file.log.lines == text.count(b"\n")
+    assert [f.check for f in run(from_stdin).findings] == [f.check for f in run(from_file).findings] != []
 
 
 def test_a_prompt_in_the_log_does_not_speak() -> None:

@@ -93,7 +93,12 @@ class Controller:
         text = CONFIG.format(folder=self.folder, plugins=plugins, sockets=self.sockets)
         (self.folder / "ansible.cfg").write_text(text)
         hosts = {host.name: {"ansible_host": host.address} for host in fleet.hosts.values()}
-        inventory = {"ollama": {"hosts": hosts, "vars": dict(variables)}}
+        # Where nobody is: a host of the inventory that was taken down.
+        lost = {"delta": {"ansible_host": "10.213.0.99"}}
+        inventory = {
+            "ollama": {"hosts": hosts, "vars": dict(variables)},
+            "with_lost": {"hosts": lost, "children": {"ollama": {}}},
+        }
         (self.folder / "inventory.yml").write_text(yaml.safe_dump(inventory))
         install_collection(self.folder)
 

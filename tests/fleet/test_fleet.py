@@ -197,10 +197,11 @@ def test_the_report_names_what_has_drifted(fleet: Fleet, controller: Controller,
     drop = "/etc/systemd/system/ollama.service.d/zzz-someone.conf"
     fleet["beta"].machine.write(drop, "[Service]\nEnvironment=OLLAMA_NUM_PARALLEL=7\n")
     before = traces(fleet)
-    run = controller.play("ollamactl.host.drift", "-e", profile, "-e", f"report={path}")
+    run = controller.play("ollamactl.host.drift", "-e", profile, "-e", f"report={path}", "-e", "target=with_lost")
     rows = {row["host"]: row for row in json.loads(path.read_text())["hosts"]}
     assert run.code == 2, run.output
-    assert [name for name, row in rows.items() if not row["ok"]] == ["beta"]
+    assert sorted(name for name, row in rows.items() if not row["ok"]) == ["beta", "delta"]
+    assert not rows["delta"]["reached"] and "ssh" in rows["delta"]["why"]
     assert rows["beta"]["mismatches"] and rows["beta"]["headroom"]["host_memory"] > 0
     assert traces(fleet) == before
     fleet["beta"].machine.run(["rm", drop])

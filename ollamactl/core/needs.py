@@ -177,7 +177,10 @@ def given(facts: Facts) -> tuple[Given, ...]:
                 boxed = v.origin.layer == "container"
                 place = f"{v.origin.file}:{v.origin.line}" if v.origin.file else v.origin.layer
                 place = f"docker inspect {v.origin.file}: {name}={v.value}" if boxed else place
-                found.append(Given(name, v.value, "docker" if boxed else "service", place))
+                mac = facts.service is not None and facts.service.manager == "launchd"
+                session = mac and v.origin.layer == "manager" and settings.lookup(name) is not None
+                scope = "docker" if boxed else "launchctl" if session else "service"
+                found.append(Given(name, v.value, scope, "launchctl print" if session else place))
     if facts.process is not None and facts.process.environ is not None:
         known = {g.name for g in found}
         for name, value in facts.process.environ.items():

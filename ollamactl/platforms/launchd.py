@@ -218,7 +218,8 @@ class Launchd:
         job = self._job(domain, label)
         if job is not None and job.state == "not running" and not job.runs:
             run("launchctl", "kickstart", f"{domain}/{label}")
-        self._wait(lambda: (self._job(domain, label) or job_none).pid is not None, timeout)
+        # One that can't start is told by who asks for its answer.
+        self._wait(lambda: (self._job(domain, label) or job_none).pid is not None, min(timeout, PATIENCE / 4))
 
     def _bootout(self, domain: str, label: str) -> None:
         job = self._job(domain, label)

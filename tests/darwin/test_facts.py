@@ -363,7 +363,7 @@ TEXT = st.text(st.characters(blacklist_categories=("Cs", "Cc"), blacklist_charac
 NAMES = st.from_regex(r"[A-Z_][A-Z0-9_]{0,12}", fullmatch=True)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(NAMES, TEXT, max_size=4), st.dictionaries(NAMES, TEXT, max_size=3), st.sampled_from([0, 1]))
 def test_any_value_comes_back_from_our_plist(values: dict[str, str], theirs: dict[str, str], secrets: int) -> None:
     state = Managed(dict(sorted(values.items())), ("GONE_1",), tuple(sorted(values))[:secrets])

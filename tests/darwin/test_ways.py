@@ -206,6 +206,8 @@ def test_a_plist_that_was_edited_and_not_loaded_again_is_named(agent: World) -> 
     assert [(m["id"], m["name"]) for m in got] == [("need_daemon_reload", "OLLAMA_NUM_PARALLEL")]
     assert "launchctl bootstrap gui/501" in got[0]["fix"] and "systemctl" not in got[0]["fix"]
     findings = agent.json("doctor", code=None)["data"]["findings"]
+    remedies = {f["check"]: f["remedy"] for f in findings}
+    assert remedies["launchctl_setenv_not_persistent"].startswith("ollamactl apply --set OLLAMA_HOST=127.0.0.1:")
     assert findings and not any("systemctl" in f["remedy"] or "journalctl" in f["remedy"] for f in findings)
 
 
@@ -326,9 +328,17 @@ def test_a_daemon_takes_root(mac: World) -> None:
 
 
 def test_an_environment_that_can_not_be_read_is_proven_by_the_log(brewed: World) -> None:
-    got = brewed.json("apply", "--parallel", "4", MAC_HIDDEN="1", PATH=f"{brewed.root}/blind:{brewed.env['PATH']}")
+    blind = brewed.root / "blind/ps"
+    blind.parent.mkdir()
+    blind.write_text(f"#!/bin/sh\necho {brewed.prefix}/opt/ollama/bin/ollama serve\n")
+    blind.chmod(0o755)
+    hidden = {"MAC_HIDDEN": "1", "PATH": f"{blind.parent}:{brewed.env['PATH']}"}
+    got = brewed.json("apply", "--parallel", "4", **hidden)
     assert got["status"] == "applied"
-    assert any("server config: OLLAMA_NUM_PARALLEL=4" in s["text"] for s in got["steps"])
+    assert any("server config: OLLAMA_NUM_PARALLEL=4" in s["text"] for s in got["data"]["steps"])
+    seen = brewed.json("verify", **hidden)["data"]
+    assert {r["name"]: r for r in seen["rows"]}["OLLAMA_NUM_PARALLEL"]["layers"]["process"] == "denied"
+    assert "the environment of the process: denied (sudo shows it)" in seen["unproven"]
 
 
 def test_several_ways_are_told_apart_by_the_port(brewed: World) -> None:

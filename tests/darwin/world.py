@@ -60,9 +60,12 @@ class World:
         }  # fmt: skip
 
     def build(self) -> World:
-        for folder in (self.agents, self.prefix / "var/log", self.root / "Library/LaunchDaemons",
-                       self.root / "Library/LaunchAgents", self.root / "bin", self.home / ".ollama/models"):
-            folder.mkdir(parents=True)  # fmt: skip
+        system, mine = self.root / "Library", self.home / "Library"
+        for folder in (
+            self.agents, self.prefix / "var/log", system / "LaunchDaemons", system / "LaunchAgents", mine / "Logs",
+            self.root / "bin", self.home / ".ollama/models",
+        ):  # fmt: skip
+            folder.mkdir(parents=True)
         session = {"OLLAMA_HOST": f"127.0.0.1:{self.port}", "SSH_AUTH_SOCK": "/private/tmp/x/Listeners"}
         domain = {"environment": session, "services": {}, "disabled": {}}
         system = {"environment": {"OLLAMA_HOST": f"127.0.0.1:{self.port}"}, "services": {}, "disabled": {}}

@@ -220,7 +220,7 @@ def _alone(c: Collector, has: Session, left: list[Process], own: str) -> Launch:
         managed=text is not None,
         pid=job.pid if job is not None else other,
         program=program,
-        log=mine.stderr or f"{has.home}/.ollama/logs/server.log",
+        log=mine.stderr or f"{has.home}/Library/Logs/ollama.log",  # launchd makes no folder for it
     )
 
 

@@ -5,9 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, os.path.dirname(os.path.realpath(__file__)))
 from state import HERE, ROOT, state
 
 THROTTLE = float(os.environ.get("MAC_THROTTLE", "1.0"))  # s between two starts; 10 on a Mac
@@ -33,7 +32,7 @@ def note(**more):
 def environment(plist):
     with state() as now:
         inherited = dict(now["domains"][name]["environment"])
-    own = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(ROOT / "Users/me"), "USER": "me", "LOGNAME": "me"}
+    own = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "HOME": f"{ROOT}/Users/me", "USER": "me", "LOGNAME": "me"}
     marks = {k: v for k, v in os.environ.items() if k.startswith("MAC_")}
     return own | inherited | plist.get("EnvironmentVariables", {}) | {"XPC_SERVICE_NAME": label} | marks
 
@@ -41,9 +40,9 @@ def environment(plist):
 def words_of(plist):
     words = list(plist["ProgramArguments"])
     if words[0] == "/bin/launchctl":
-        words[0] = str(HERE / "launchctl")
+        words[0] = f"{HERE}/launchctl"
     if words[0].startswith("/usr/local/"):
-        words[0] = str(ROOT) + words[0]
+        words[0] = ROOT + words[0]
     return words
 
 

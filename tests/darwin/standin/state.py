@@ -7,18 +7,15 @@
 
 from __future__ import annotations
 
-import contextlib
+import contextlib  # what is imported here is imported for every single question to launchctl: no more than that
 import fcntl
 import json
 import os
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 # What is started from a login's own environment has no such variable; its PATH begins with the world's folder.
-ROOT = Path(os.environ.get("MAC_ROOT") or Path(os.environ["PATH"].split(":")[0]).parent)
-FILE = ROOT / "state.json"
-HERE = Path(__file__).resolve().parent
+ROOT = os.environ.get("MAC_ROOT") or os.path.dirname(os.environ["PATH"].split(":")[0])
+FILE = f"{ROOT}/state.json"
+HERE = os.path.dirname(os.path.realpath(__file__))
 
 
 def euid() -> int:
@@ -26,15 +23,17 @@ def euid() -> int:
 
 
 @contextlib.contextmanager
-def state() -> Iterator[dict[str, Any]]:
+def state():
     """The state, written back at the end."""
-    with open(ROOT / "state.lock", "w") as lock:
+    with open(f"{ROOT}/state.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        found: dict[str, Any] = json.loads(FILE.read_text())
+        with open(FILE) as file:
+            found = json.load(file)
         yield found
-        beside = FILE.with_suffix(f".{os.getpid()}")
-        beside.write_text(json.dumps(found, indent=1))
-        beside.rename(FILE)
+        beside = f"{FILE}.{os.getpid()}"
+        with open(beside, "w") as file:
+            json.dump(found, file, indent=1)
+        os.rename(beside, FILE)
 
 
 def alive(pid: int | None) -> bool:

@@ -13,8 +13,6 @@ import msgspec
 
 from ollamactl.core.facts import Facts, Start
 from ollamactl.core.parse import log
-from ollamactl.core.paste.shape import unwrapped
-from ollamactl.core.paste.splitter import Splitter
 from ollamactl.core.source import Missing
 
 SMALL = 4 << 20  # bytes of a text that is looked through for more than log lines
@@ -24,6 +22,9 @@ def facts_of(data: bytes, where: str) -> Facts | None:
     """Facts of a pasted text; None where nothing in it is of an Ollama server or its surroundings."""
     if len(data) > SMALL or _is_binary(data[:4096]):
         return facts_of_long([data], where)
+    from ollamactl.core.paste.shape import unwrapped  # their patterns cost as much as all of a doctor on a live host
+    from ollamactl.core.paste.splitter import Splitter
+
     text = data.decode("utf-8", "surrogateescape")
     split = Splitter(where)
     rest = split.take(unwrapped(text))

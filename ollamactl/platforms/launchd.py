@@ -17,7 +17,8 @@ from ollamactl.core.dropin import Managed
 from ollamactl.core.facts import Brew, Launch, Process, Service, Session
 from ollamactl.core.feeds import Collector
 from ollamactl.core.feeds.collector import Unknown
-from ollamactl.core.feeds.mac import loaded, process_of, serving
+from ollamactl.core.feeds.mac import loaded, serving
+from ollamactl.core.feeds.mac_service import process_of
 from ollamactl.core.parse import launchctl
 from ollamactl.core.source import Host, Reading, Source, file
 from ollamactl.errors import Failure

@@ -18,6 +18,7 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 
 from ollamactl.core import launchd
 from ollamactl.core import plan as planning
+from ollamactl.core.capacity import budget
 from ollamactl.core.dropin import Managed
 from ollamactl.core.facts import Effective, Launch, Listener, Process, Session, System
 from ollamactl.core.feeds import Collector
@@ -339,6 +340,16 @@ def test_the_gpu_of_an_apple_chip_is_its_working_set() -> None:
     assert Collector(mac).need("gpus") == ()
     mac.sysctl["hw.memsize"] = "many"
     assert Collector(mac).missing == {} and Collector(mac).get("memory") is None
+
+
+def test_a_model_may_use_what_metal_and_the_memory_that_is_free_allow() -> None:
+    mac = Mac()
+    facts = Collector(mac).facts(("system", "memory", "gpus"))
+    (place,) = budget(facts, {}).places
+    assert facts.memory is not None and place.free == facts.memory.available  # less than the working set
+    mac.sysctl["iogpu.wired_limit_mb"] = "1024"
+    (place,) = budget(Collector(mac).facts(("system", "memory", "gpus")), {}).places
+    assert (place.free, place.device.kind) == (1 << 30, "metal")
 
 
 # -- our files --

@@ -105,7 +105,8 @@ class Collector:
             return False
         import ollamactl.core.feeds.mac
         import ollamactl.core.feeds.mac_files
-        import ollamactl.core.feeds.mac_memory  # noqa: F401 - they register themselves
+        import ollamactl.core.feeds.mac_memory
+        import ollamactl.core.feeds.mac_service  # noqa: F401 - they register themselves
 
         return True
 

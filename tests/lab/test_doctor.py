@@ -293,7 +293,8 @@ def test_fault_is_named_first_and_its_remedy_cures(lab: Machine, fault: str) -> 
     if fault in CURES:
         paste(lab, found[0]["remedy"], CURES[fault])
         ollama.wait_answer(lab)
-        assert loud(lab) == [], found[0]["remedy"]
+        left = ["runner_killed"] if fault == "runner hangs" else []  # by that remedy
+        assert loud(lab) == left, found[0]["remedy"]
 
 
 def test_worth_knowing_and_no_fault(lab: Machine) -> None:

@@ -229,7 +229,8 @@ def home_not_defined(signs: Signs, given: tuple[Given, ...] = ()) -> Iterator[Fi
             "error",
             "HOME is not defined for the service",
             signs.lines("home_missing", "panic_models"),
+            "sudo mkdir -p /etc/systemd/system/ollama.service.d && "
             "printf '[Service]\\nEnvironment=HOME=/usr/share/ollama\\n' | sudo tee "
-            "/etc/systemd/system/ollama.service.d/home.conf && sudo systemctl daemon-reload "
+            "/etc/systemd/system/ollama.service.d/zz-home.conf && sudo systemctl daemon-reload "
             "&& sudo systemctl restart ollama",
         )

@@ -67,7 +67,8 @@ def protecthome_blocks_models_dir(
             "error",
             "the unit's ProtectHome= hides the models folder below /home from the service",
             (hidden, f"OLLAMA_MODELS={folder}" if folder else "", *(signs.quotes(events))),
-            "printf '[Service]\\nProtectHome=no\\n' | sudo tee /etc/systemd/system/ollama.service.d/home.conf "
+            "sudo mkdir -p /etc/systemd/system/ollama.service.d && printf '[Service]\\nProtectHome=no\\n' | "
+            "sudo tee /etc/systemd/system/ollama.service.d/zz-home.conf "
             "&& sudo systemctl daemon-reload && sudo systemctl restart ollama",
         )
 

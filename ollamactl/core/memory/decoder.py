@@ -168,7 +168,8 @@ class Builder:
             if name not in block.widths:
                 return tensor
         tensor = self.weigh(self.same(self.normed(tensor)), block, name)
-        return self.same(tensor) if name.replace(".weight", ".bias") in block.widths else tensor
+        bias = name.replace(".weight", ".bias")
+        return self.weigh(self.same(tensor), block, bias) if bias in block.widths else tensor
 
     def normed(self, tensor: Tensor) -> Tensor:
         """A norm without its weights. One by mean and variance makes a new tensor."""
@@ -178,7 +179,8 @@ class Builder:
 
     def matrix(self, width: int, tensor: Tensor, block: Block, name: str) -> Tensor:
         made = self.weigh(self.make(width, tensor), block, name + ".weight")
-        return self.same(made) if name + ".bias" in block.widths else made
+        bias = name + ".bias"
+        return self.weigh(self.same(made), block, bias) if bias in block.widths else made
 
     def weigh(self, tensor: Tensor, block: Block, name: str) -> Tensor:
         """Note the matrix that a result needs where it lies in host memory."""

@@ -41,25 +41,29 @@ class Indexer:
         b = self.b
         if not layer.index_k:
             return
-        made = b.make(self.width, cur)
+        made = b.weigh(b.make(self.width, cur), block, "indexer.attn_k.weight")
         made = b.same(Tensor(made.size, (made,), layout=made.layout))
-        made = b.same(made) if "indexer.k_norm.bias" in block.widths else made
+        made = b.weigh(made, block, "indexer.k_norm.weight")
+        if "indexer.k_norm.bias" in block.widths:
+            made = b.weigh(b.same(made), block, "indexer.k_norm.bias")
         made = b.make(self.width, b.view(made, "k3"), b.positions)
         made = b.make(self.width, self.turn, made)
-        b.nodes.expand(Tensor(0, (b.view(made, "k2d"), self.index), outside=True))
+        b.nodes.expand(b.store(made, "k2d", self.index))
 
-    def limited(self, cur: Tensor, query: Tensor, layer: Layer) -> Tensor:
+    def limited(self, cur: Tensor, query: Tensor, layer: Layer, block: Block) -> Tensor:
         """The mask of one block, in which only the chosen tokens can be seen."""
         b, tok, at = self.b, self.b.tok, self.b.graph.cells
         zeros = b.same(self.zeros[self.taken])
         self.taken += 1
         b.nodes.expand(zeros)
         if layer.index_k or self.chosen is None:
-            q = b.make(self.heads * self.width, query)
+            q = b.weigh(b.make(self.heads * self.width, query), block, "indexer.attn_q_b.weight")
             q = b.make(self.heads * self.width, b.view(q, "q3"), b.positions)
             q = b.make(self.heads * self.width, self.turn, q)
-            weights = b.make(self.heads, b.view(b.make(self.heads, cur), "w4"))
-            scores = Tensor(F * at.full * tok, (b.view(q, "q4"), weights, self.mask))
+            weights = b.weigh(b.make(self.heads, cur), block, "indexer.proj.weight")
+            weights = b.make(self.heads, b.view(weights, "w4"))
+            kept = b.cached(layer.index_k, b.graph.type_k, at.full)
+            scores = Tensor(F * at.full * tok, (b.view(q, "q4"), *kept, weights, self.mask))
             top = Tensor(4 * self.most * tok, (scores,))
             self.chosen = Tensor(top.size, (top,))
         mask = b.mask[False]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ollamactl.core.memory.ggml import row_bytes
 from ollamactl.core.memory.graph import Tensor
 
 if TYPE_CHECKING:
@@ -23,27 +24,27 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
     if b.indexer is not None:
         b.indexer.keys(cur, layer, block)
     if "attn_q_a.weight" in block.widths:
-        query = b.norm(b.make(block.widths["attn_q_a.weight"], q), block, "attn_q_a_norm.weight")
-        q = b.make(heads * key, query)
+        query = b.norm(b.matrix(block.widths["attn_q_a.weight"], q, block, "attn_q_a"), block, "attn_q_a_norm.weight")
+        q = b.weigh(b.make(heads * key, query), block, "attn_q_b.weight")
     else:
-        q = b.make(heads * key, q)
+        q = b.matrix(heads * key, q, block, "attn_q")
     q_nope = b.view(q, "q_nope", 0, F * heads * (key - rope) * tok)
     q_pe = _roped(b, b.view(q, "q_pe", 1, F * heads * rope * tok), heads * rope)
-    packed = b.make(lora + rope, cur)
+    packed = b.weigh(b.make(lora + rope, cur), block, "attn_kv_a_mqa.weight")
     k_pe_view = b.view(packed, "k_pe", 1, F * rope * tok)
     latent_view = b.view(packed, "kv_cmpr", 0, F * lora * tok)
     if b.hyper.latent:
-        absorbed = b.make(heads * lora, b.view(q_nope, "q_nope_perm"))
+        absorbed = b.weigh(b.make(heads * lora, b.view(q_nope, "q_nope_perm")), block, "attn_k_b.weight")
         q = b.make(heads * (lora + rope), b.view(absorbed, "absorbed"), q_pe)
         value = b.view(b.norm(latent_view, block, "attn_kv_a_norm.weight"), "Vcur")
         k = b.make(lora + rope, value, _roped(b, k_pe_view, rope))
-        return _attend_latent(b, q, k, value, layer, block, lora, lambda: _mask(b, cur, query, layer))
+        return _attend_latent(b, q, k, value, layer, block, lora, lambda: _mask(b, cur, query, layer, block))
     latent = b.norm(latent_view, block, "attn_kv_a_norm.weight")
     if "attn_kv_b.weight" in block.widths:
         width = block.widths["attn_kv_b.weight"]
     else:
         width = heads * (key - rope + layer.value)
-    kv = b.make(width, latent)
+    kv = b.weigh(b.make(width, latent), block, "attn_kv_b.weight")
     v = b.make(heads * layer.value, b.view(kv, "v_view", 1))
     if b.newest:  # rotated in one piece
         q = b.make(heads * key, b.view(q, "q3"), b.positions)
@@ -58,8 +59,8 @@ def _roped(b: Builder, tensor: Tensor, width: int) -> Tensor:
     return Tensor(F * width * b.tok, (tensor, b.positions), inplace=True, layout=("pe", width, b.tok))
 
 
-def _mask(b: Builder, cur: Tensor, query: Tensor, layer: Layer) -> Tensor:
-    return b.mask[False] if b.indexer is None else b.indexer.limited(cur, query, layer)
+def _mask(b: Builder, cur: Tensor, query: Tensor, layer: Layer, block: Block) -> Tensor:
+    return b.mask[False] if b.indexer is None else b.indexer.limited(cur, query, layer, block)
 
 
 def _attend_latent(
@@ -70,27 +71,30 @@ def _attend_latent(
     nodes.expand(q)
     nodes.expand(v)
     nodes.expand(k)
-    nodes.expand(Tensor(0, (b.view(k, "k2d"), b.index[False][0]), outside=True))
+    nodes.expand(b.store(k, "k2d", b.index[False][0]))
     cells = graph.cells.full
+    kept_k, kept_v = b.cached(layer.k, graph.type_k, cells), b.cached(layer.k, graph.type_k, cells)
+    for copy in kept_v:  # values are the front of the same rows
+        copy.size -= row_bytes(graph.type_k, layer.k - lora)
     q = b.view(b.view(q, "q4"), "q4p")
     if graph.flash:
         if graph.attend_on_host:
             cur = b.from_host(q, heads * lora)
         else:
-            cur = b.make(heads * lora, q, mask_of())
+            cur = b.make(heads * lora, q, *kept_k, *kept_v, mask_of())
             if graph.cuda and graph.type_k != "f16":  # values are part of the keys: one copy is enough
                 cur.size += 2 * cells * graph.cells.streams * layer.k
-        cur = b.make(out, b.view(cur, "perm"))
+        cur = b.weigh(b.make(out, b.view(cur, "perm")), block, "attn_v_b.weight")
         cur = b.make(out, b.view(cur, "perm"))
         cur = b.view(cur, (out, tok))
     else:
-        flipped = Tensor(2 * cells * graph.cells.streams * lora, (Tensor(0, outside=True),))
-        kq = Tensor(F * cells * heads * tok, (q,), layout=("kq", cells, heads, tok))
+        flipped = Tensor(2 * cells * graph.cells.streams * lora, kept_v or (Tensor(0, outside=True),))
+        kq = Tensor(F * cells * heads * tok, (*kept_k, q), layout=("kq", cells, heads, tok))
         nodes.expand(flipped)
         nodes.expand(kq)
         kq = Tensor(kq.size, (kq, mask_of()), inplace=True, layout=kq.layout)
         cur = b.make(heads * lora, flipped, kq)
-        cur = b.make(out, cur)
+        cur = b.weigh(b.make(out, cur), block, "attn_v_b.weight")
         cur = b.make(out, b.view(cur, "kqvp"))
     nodes.expand(cur)
     return b.matrix(b.hyper.embedding, cur, block, "attn_output")

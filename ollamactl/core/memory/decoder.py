@@ -219,7 +219,7 @@ class Builder:
             )
             fused = False
             if "attn_gate.weight" in block.widths:
-                gate = self.same(self.make(block.widths["attn_gate.weight"], cur))
+                gate = self.same(self.matrix(block.widths["attn_gate.weight"], cur, block, "attn_gate"))
         q = self.head_norm(q, block, "attn_q_norm.weight", (layer.key, heads, tok))
         k = self.head_norm(k, block, "attn_k_norm.weight", (layer.key, kv, tok))
         q = self.roped(q, (layer.key, heads, tok), q_width, fused)
@@ -238,9 +238,10 @@ class Builder:
         if (
             tensor.root is not None and tensor.layout != layout
         ):  # a slice of a fused matrix: the norm makes a new tensor
-            tensor = Tensor(tensor.size, (tensor,), inplace=True, layout=layout)
-            return self.same(tensor)
-        return self.same(self.normed(tensor))
+            normed = Tensor(tensor.size, (tensor,), inplace=True, layout=layout)
+        else:
+            normed = self.normed(tensor)
+        return self.weigh(self.same(normed), block, name)
 
     def roped(self, tensor: Tensor, layout: tuple[int, ...], width: int, fused: bool) -> Tensor:
         row = self.hyper.family
@@ -369,10 +370,10 @@ class Builder:
         width = block.expert_width
         logits = self.weigh(self.make(count, routed or cur), block, "ffn_gate_inp.weight")
         if "ffn_gate_inp.bias" in w:
-            logits = self.same(logits)
+            logits = self.weigh(self.same(logits), block, "ffn_gate_inp.bias")
         gating = int(keys.get("expert_gating_func", 0)) or self.hyper.family.gating
         probs = logits if gating == 3 else self.same(logits)
-        chosen = logits if self.hyper.family.expert_rows else self.same(probs) if "exp_probs_b.bias" in w else probs
+        chosen = logits if self.hyper.family.expert_rows else self.weigh(self.same(probs), block, "exp_probs_b.bias") if "exp_probs_b.bias" in w else probs
         top = Tensor(4 * count * rows, (chosen,))
         picked = self.view(top, ("top", used), 0, 4 * used * rows)
         weights = self.make(used, self.view(probs, "probs3"), picked, layout=(1, used, rows))
@@ -397,11 +398,11 @@ class Builder:
         else:
             up = self.weigh(self.make(width * used, cur3, picked), block, "ffn_up_exps.weight")
             if "ffn_up_exps.bias" in w:
-                up = self.same(up, picked)
+                up = self.weigh(self.same(up, picked), block, "ffn_up_exps.bias")
             if "ffn_gate_exps.weight" in w:
                 gate = self.weigh(self.make(width * used, cur3, picked), block, "ffn_gate_exps.weight")
                 if "ffn_gate_exps.bias" in w:
-                    gate = self.same(gate, picked)
+                    gate = self.weigh(self.same(gate, picked), block, "ffn_gate_exps.bias")
                 act = self.make(width * used, gate, up)
             else:
                 act = self.same(up)
@@ -409,7 +410,7 @@ class Builder:
                     act = self.same(act)
         down = self.weigh(self.make(e * used, act, picked, layout=(e, used, rows)), block, "ffn_down_exps.weight")
         if "ffn_down_exps.bias" in w:
-            down = self.same(down, picked)
+            down = self.weigh(self.same(down, picked), block, "ffn_down_exps.bias")
         if not first:
             down = self.same(down, weights)
         self.nodes.expand(down)
@@ -432,9 +433,8 @@ class Builder:
             act = self.make(width, gate, up) if "ffn_gate_shexp.weight" in block.widths else self.same(up)
             shared = self.weigh(self.make(self.hyper.embedding, act), block, "ffn_down_shexp.weight")
             if "ffn_gate_inp_shexp.weight" in block.widths:
-                shared = Tensor(
-                    shared.size, (shared, self.same(self.make(1, cur))), inplace=True, layout=shared.layout
-                )
+                share = self.same(self.weigh(self.make(1, cur), block, "ffn_gate_inp_shexp.weight"))
+                shared = Tensor(shared.size, (shared, share), inplace=True, layout=shared.layout)
             out = Tensor(out.size, (out, shared), inplace=True, layout=out.layout)
         return out
 

@@ -88,6 +88,21 @@ def test_what_a_drop_in_sets_again_is_lost_by_no_upgrade() -> None:
     assert "settings_in_main_unit" not in findings(main + again)
 
 
+@pytest.mark.parametrize(
+    ("check", "first", "later"),
+    [
+        ("execstart_203_exec", 'ExecStart="/usr/local/bin/ollama serve"', "ExecStart=\nExecStart=/usr/local/bin/ollama serve"),
+        ("client_command_in_start_pre", "ExecStartPre=/usr/local/bin/ollama list", "ExecStartPre="),
+        ("protecthome_blocks_models_dir", "ProtectHome=yes\nEnvironment=OLLAMA_MODELS=/home/models", "ProtectHome=no"),
+        ("unit_sandbox_hides_gpu", "PrivateDevices=yes", "PrivateDevices=no"),
+    ],
+)
+def test_what_a_later_drop_in_takes_back_does_not_count(check: str, first: str, later: str) -> None:
+    unit = unit_file() + drop_in(first, name="10-a.conf")
+    assert check in findings(unit)
+    assert check not in findings(unit + drop_in(later, name="zz.conf"))
+
+
 def test_that_our_drop_in_wins_is_only_told() -> None:
     theirs = unit_file() + drop_in("Environment=OLLAMA_NUM_PARALLEL=2", name="10-a.conf")
     ours = drop_in("Environment=OLLAMA_NUM_PARALLEL=4", name="zz-ollamactl.conf")

@@ -241,6 +241,14 @@ def assignments(
                 yield file, one
 
 
+def in_force(files: Iterable[UnitFile], key: str) -> list[tuple[UnitFile, Assignment]]:
+    """The assignments of a list that count: those after the last empty one, which drops what stands before it."""
+    kept: list[tuple[UnitFile, Assignment]] = []
+    for file, one in assignments(files, key):
+        kept = [*kept, (file, one)] if one.value.strip() else []
+    return kept
+
+
 def gib(n: float | None) -> str:
     if n is None:
         return "?"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.checks.base import Finding, check, in_force
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import Facts, Service
 from ollamactl.core.needs import NO_SIGNS, Signs
@@ -54,9 +54,8 @@ def _corrected(facts: Facts, program: str, service: Service | None) -> str:
     there = [p for p, state in (facts.paths or {}).items() if p.endswith("/bin/ollama") and state.missing is None]
     lines = [
         (file.path, one.line)
-        for file in facts.unit_files or ()
-        for one in file.assignments
-        if one.key == "ExecStart" and one.value.startswith(program + " ")
+        for file, one in in_force(facts.unit_files or (), "ExecStart")
+        if one.value.startswith(program + " ")
     ]
     if there and lines and there[0] != program:
         path, line = lines[-1]
@@ -74,18 +73,17 @@ def execstart_203_exec(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
     Seen: "Failed at step EXEC", "Unable to locate executable '/usr/bin/ollama serve'", status=203/EXEC.
     Do: ExecStart=/usr/local/bin/ollama serve, without quotes.
     """
-    for file in facts.unit_files or ():
-        for one in file.assignments:
-            if one.key == "ExecStart" and re.match(r"[\"'][^\"']*\s[^\"']*[\"']\s*$", one.value):
-                plain = one.value.strip("\"'")
-                yield Finding(
-                    "error",
-                    "ExecStart= has quotes around the whole command: systemd takes it for one path",
-                    (f"{file.path}:{one.line}: ExecStart={one.value}",),
-                    f"sudo sed -i '{one.line}s|.*|ExecStart={plain}|' {file.path} "
-                    "&& sudo systemctl daemon-reload && sudo systemctl restart ollama",
-                )
-                return
+    for file, one in in_force(facts.unit_files or (), "ExecStart"):
+        if re.match(r"[\"'][^\"']*\s[^\"']*[\"']\s*$", one.value):
+            plain = one.value.strip("\"'")
+            yield Finding(
+                "error",
+                "ExecStart= has quotes around the whole command: systemd takes it for one path",
+                (f"{file.path}:{one.line}: ExecStart={one.value}",),
+                f"sudo sed -i '{one.line}s|.*|ExecStart={plain}|' {file.path} "
+                "&& sudo systemctl daemon-reload && sudo systemctl restart ollama",
+            )
+            return
     found = signs.of("unit:exec_failed", "unit:exec_missing")
     status = signs.matching("203/exec", kinds=("unit:main_exited", "status_203"))
     for event in found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.checks.base import Finding, assignments, check
 from ollamactl.core.facts import Effective, Facts, LogEvent, Service
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -25,10 +25,11 @@ def _models(effective: Effective | None, given: tuple[Given, ...]) -> str:
 def _sandboxed(facts: Facts, signs: Signs) -> str:
     """The line that hides /home from the service, or nothing."""
     service = facts.service
-    for file in facts.unit_files or ():
-        for one in file.assignments:
-            if one.key == "ProtectHome" and one.value.lower() in ("yes", "true", "1", "on", "tmpfs"):
-                return f"{file.path}:{one.line}: ProtectHome={one.value}"
+    lines = list(assignments(facts.unit_files or (), "ProtectHome"))
+    if lines:  # the last one counts
+        file, one = lines[-1]
+        hides = one.value.lower() in ("yes", "true", "1", "on", "tmpfs")
+        return f"{file.path}:{one.line}: ProtectHome={one.value}" if hides else ""
     if service is not None and service.protect_home in ("yes", "true", "tmpfs"):
         return f"systemctl show: ProtectHome={service.protect_home}"
     if signs.has("protect_home"):
@@ -148,6 +149,15 @@ def models_dir_no_access(
         )
         return
     folder = _models(effective, given)
+    closed = [e for e in signs.of("folder_closed") if (folder + "/").startswith(e.text.split()[-1].rstrip("/") + "/")]
+    if folder and closed and not (service and service.user == closed[0].text.split()[2]):
+        yield Finding(
+            "error",
+            f"only {closed[0].text.split()[2]} may pass {closed[0].text.split()[-1]}, on the way to {folder}",
+            signs.quotes(closed),
+            f"sudo chmod o+x {closed[0].text.split()[-1]} && sudo systemctl restart ollama",
+        )
+        return
     blocked = _blocked(facts, folder)
     if folder and blocked and service is not None:
         user = service.user or "root"
@@ -225,7 +235,7 @@ def models_dir_missing(
         )
 
 
-@check(weight=62)
+@check(weight=62, explains=("server_not_reachable",))
 def models_in_two_dirs(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Models lie in two folders, of which the server sees one.
 
@@ -245,11 +255,11 @@ def models_in_two_dirs(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
             f"sudo cp -rn {other}/. {own.removesuffix('manifests')} && sudo chown -R ollama: "
             f"{own.removesuffix('/manifests')}",
         )
-    elif signs.has("models_gone"):
+    elif signs.has("models_gone", "lists_differ"):
         yield Finding(
             "warning",
             "models that were pulled are not listed: the server looks in another folder",
-            signs.lines("models_gone"),
+            signs.lines("models_gone", "lists_differ"),
             "sudo find / -type d -path '*/.ollama/models/manifests' 2>/dev/null",
         )
 

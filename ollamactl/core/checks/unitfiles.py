@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, Severity, check
+from ollamactl.core.checks.base import Finding, Severity, assignments, check, in_force
 from ollamactl.core.facts import Complaint, Facts, Log, UnitFile, UnitProblem
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -152,25 +152,19 @@ def client_command_in_start_pre(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
     Seen: the line in the unit, or systemd's "Control process exited".
     Do: move it to a unit of its own that waits for the port.
     """
-    for file in facts.unit_files or ():
-        for one in file.assignments:
-            if one.key in ("ExecStartPre", "ExecStartPost") and re.search(
-                r"ollama['\"]?\s+(?:pull|run|list|show|ps|create|cp|rm)\b", one.value
-            ):
-                failing = signs.has("unit:control_exited")
-                post = one.key == "ExecStartPost"
-                if post and not failing:
-                    continue
-                yield Finding(
-                    "error" if failing or not post else "warning",
-                    f"{one.key}= runs a client command before the server listens",
-                    (
-                        f"{file.path}:{one.line}: {one.key}={one.value}",
-                        *(signs.lines("unit:control_exited")),
-                    ),
-                    _edit(file.path) + f"    # without line {one.line}",
-                )
-                return
+    files = facts.unit_files or ()
+    for file, one in (*in_force(files, "ExecStartPre"), *in_force(files, "ExecStartPost")):
+        if re.search(r"ollama['\"]?\s+(?:pull|run|list|show|ps|create|cp|rm)\b", one.value):
+            failing = signs.has("unit:control_exited")
+            if one.key == "ExecStartPost" and not failing:
+                continue
+            yield Finding(
+                "error",
+                f"{one.key}= runs a client command before the server listens",
+                (f"{file.path}:{one.line}: {one.key}={one.value}", *(signs.lines("unit:control_exited"))),
+                _edit(file.path) + f"    # without line {one.line}",
+            )
+            return
     if signs.has("unit:control_exited"):
         yield Finding(
             "error",
@@ -198,10 +192,9 @@ def unit_sandbox_hides_gpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fi
         and not any(word in " ".join(service.device_allow) for word in ("nvidia", "kfd", "dri", "drm", "195"))
     ):
         closed = "DevicePolicy=closed"
-    for file in facts.unit_files or ():
-        for one in file.assignments:
-            if not closed and one.key == "PrivateDevices" and one.value.lower() in ("yes", "true", "1", "on"):
-                closed = f"{file.path}:{one.line}: PrivateDevices={one.value}"
+    for file, one in list(assignments(facts.unit_files or (), "PrivateDevices"))[-1:]:
+        if not closed and one.value.lower() in ("yes", "true", "1", "on"):
+            closed = f"{file.path}:{one.line}: PrivateDevices={one.value}"
     if not closed and signs.has("sandbox_devices"):
         closed = signs.lines("sandbox_devices")[0]
     if closed and facts.start is not None and any(c.library.lower() not in ("cpu", "") for c in facts.start.computes):
@@ -211,8 +204,9 @@ def unit_sandbox_hides_gpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fi
             "warning",
             "the unit's sandbox hides the GPU from the service",
             (closed,),
-            "printf '[Service]\\nPrivateDevices=no\\nDeviceAllow=\\n' | sudo SYSTEMD_EDITOR='tee' systemctl "
-            "edit ollama && sudo systemctl restart ollama",
+            "sudo mkdir -p /etc/systemd/system/ollama.service.d && printf '[Service]\\nPrivateDevices=no\\n"
+            "DevicePolicy=auto\\nDeviceAllow=\\n' | sudo tee /etc/systemd/system/ollama.service.d/zz-devices.conf "
+            "&& sudo systemctl daemon-reload && sudo systemctl restart ollama",
         )
 
 

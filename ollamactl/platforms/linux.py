@@ -14,9 +14,8 @@ from ollamactl.core.source import Host, file
 from ollamactl.errors import Exit, Failure
 from ollamactl.host.serving import Manager
 from ollamactl.platforms import templates
-from ollamactl.platforms.templates import folder as template_folder
 
-__all__ = ["manager", "may_change", "must_be_root", "ours", "own_files", "render", "template_folder"]
+__all__ = ["manager", "may_change", "must_be_root", "ours", "own_files", "render"]
 
 
 def render(unit: str, managed: Managed) -> tuple[str | None, str | None]:

@@ -12,7 +12,7 @@ import msgspec
 
 from ollamactl.core.queueing import Service, room
 from ollamactl.errors import Exit, Failure
-from ollamactl.platforms.linux import template_folder
+from ollamactl.platforms import templates
 
 Auth = Literal["keys", "basic", "none"]
 _PATH = re.compile(r"/[A-Za-z0-9._@/+=-]+")
@@ -121,19 +121,8 @@ def goes_around(ollama_host: str) -> bool:
 
 def render(front: Front) -> str:
     """The configuration. It never holds a key or a password: those stay in files of their own."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    templates = Environment(
-        loader=FileSystemLoader(template_folder()),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
     values = msgspec.structs.asdict(front)
     values |= {"patience": math.ceil(front.patience), "body_timeout": math.ceil(front.body_timeout)}
     values |= {"burst": 2 * front.per_client}
-    template = templates.get_template("nginx/front.conf.j2")
-    without = template.render(**values, mark="")
-    return template.render(**values, mark=hashlib.sha256(without.encode()).hexdigest()[:16])
+    without = templates.render("nginx/front.conf.j2", **values, mark="")
+    return templates.render("nginx/front.conf.j2", **values, mark=hashlib.sha256(without.encode()).hexdigest()[:16])

@@ -8,7 +8,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from ollamactl.core.checks import CHECKS, Report
 from ollamactl.core.facts import Facts
-from ollamactl.platforms.linux import template_folder
+from ollamactl.platforms.templates import folder as template_folder
 from ollamactl.report import findings
 from ollamactl.report.text import clean
 

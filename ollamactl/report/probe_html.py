@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from ollamactl.core.measure import Judged, Phase, Probe, Sample
-from ollamactl.platforms.linux import template_folder
+from ollamactl.platforms.templates import folder as template_folder
 from ollamactl.report import probe as text
 from ollamactl.report.probe import per_second, seconds, spread
 

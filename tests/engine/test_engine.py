@@ -72,10 +72,11 @@ def request_of(load: Load) -> Request:
     )  # fmt: skip
 
 
-def combinations(seed: str, count: int) -> Iterator[tuple[int, int, int, str, str, str]]:
-    """(context of a slot, slots, batch, flash attention, type of K, type of V)."""
+def combinations(seed: str, count: int, start: int | None = None) -> Iterator[tuple[int, int, int, str, str, str]]:
+    """(context of a slot, slots, batch, flash attention, type of K, type of V); without a `start` any come first."""
     rng = random.Random(seed)
-    for number in range(count):
+    start = rng.randrange(20) if start is None else start
+    for number in range(start, start + count):
         flash = ("auto", "off", "on", "auto")[number % 4]
         kinds = (("f16", "f16"), ("f16", "f16"), ("q8_0", "q8_0"), ("q4_0", "q4_0"), ("q8_0", "f16"))[number % 5]
         if flash == "off":
@@ -91,7 +92,9 @@ def loads(folder: Path, devices: int, each: int, every: int = 1) -> list[Load]:
         if architecture in UNLOADABLE or (number % every and not GRID):
             continue
         hyper = hyper_of(path)
-        for context, slots, batch, flash, k, v in combinations(f"{name}{devices}{SEED}", each * (12 if GRID else 1)):
+        real = name.startswith("real-")  # with flash attention and without
+        count = each * 12 if GRID else each + real
+        for context, slots, batch, flash, k, v in combinations(f"{name}{devices}{SEED}", count, 0 if real else None):
             if hyper.is_embedding:
                 slots = 1  # as Ollama starts them; no graph without a cache is built for several
             total = context * slots

@@ -53,7 +53,9 @@ def block(b: Builder, inp: Tensor, layer: Layer, block: Block, number: int) -> T
     predictions = _predict(b, inp, block)
     active = _slice(b, predictions)
     normed = b.norm(active, block, "attn_norm.weight")
-    laurel = b.make(e, b.make(block.widths.get("laurel_l.weight", 0), normed))
+    laurel = b.matrix(
+        e, b.matrix(block.widths.get("laurel_l.weight", 0), normed, block, "laurel_l"), block, "laurel_r"
+    )
     laurel = b.same(b.norm(laurel, block, "laurel_post_norm.weight"), normed)
     cur = b.norm(b.attention(normed, layer, block, False), block, "post_attention_norm.weight")
     cur = b.same(b.same(b.same(cur, active), laurel))
@@ -66,7 +68,8 @@ def block(b: Builder, inp: Tensor, layer: Layer, block: Block, number: int) -> T
     cur = b.matrix(e, b.same(up, b.same(gate)), block, "ffn_down")
     cur = b.same(b.norm(cur, block, "post_ffw_norm.weight"), attended)
     corrected = _correct(b, predictions, cur, block)
-    first = gemma.per_layer_part(b, b.same(_slice(b, corrected)), block, False)
+    first = b.weigh(b.same(_slice(b, corrected)), block, "altup_correct_scale.weight")
+    first = gemma.per_layer_part(b, first, block, False)
     rest = b.view(corrected, "others", 1)
     rest = Tensor(F * (count - 1) * e * tok, (rest, first), inplace=True, layout=("others", tok))
     return b.make(count * e, b.view(corrected, "first"), rest)
@@ -83,14 +86,14 @@ def _magnitude(b: Builder, tensor: Tensor, width: int) -> Tensor:
 
 def _router(b: Builder, tensor: Tensor, block: Block) -> Tensor:
     tensor = b.same(b.norm(tensor, block, "altup_router_norm.weight"))
-    return b.same(b.make(streams(b), tensor))
+    return b.same(b.matrix(streams(b), tensor, block, "altup_router"))
 
 
 def _predict(b: Builder, inp: Tensor, block: Block) -> Tensor:
     count = streams(b)
     width = count * b.hyper.embedding
     router = _router(b, _slice(b, inp), block)
-    coefficients = b.make(count * count, router)
+    coefficients = b.matrix(count * count, router, block, "altup_predict_coef")
     turned = b.make(width, b.view(inp, "permuted"))
     made = b.make(width, turned, b.view(coefficients, "coefficients"))
     made = b.make(width, b.view(made, "permuted"), layout=inp.layout)
@@ -101,7 +104,7 @@ def _correct(b: Builder, predictions: Tensor, cur: Tensor, block: Block) -> Tens
     count = streams(b)
     router = _router(b, cur, block)
     innovation = b.same(cur, _slice(b, predictions))
-    coefficients = b.same(b.make(count, router))
+    coefficients = b.same(b.matrix(count, router, block, "altup_correct_coef"))
     coefficients = b.make(count, b.view(coefficients, "transposed"))
     repeated = b.make(count * b.hyper.embedding, innovation, layout=predictions.layout)
     return b.same(b.same(repeated, coefficients), predictions)

@@ -51,7 +51,7 @@ def mask(hyper: Hyper, graph: Graph) -> float:
     """Numbers a token of all attention masks: one for each cache, half as wide (f16) for flash attention."""
     w, at, row = hyper.widths, graph.cells, hyper.family
     windowed = hyper.window > 0
-    if row.cache == "none":
+    if row.attends_batch:
         width = 0 if row.recurrent else tokens(graph) * (2 if windowed else 1)
     else:
         width = ((at.full if w.kw_full else 0) + (at.swa if w.swa and windowed else 0)) if w.caches else 0
@@ -136,9 +136,9 @@ def attention(hyper: Hyper, graph: Graph) -> float:
     """The widest point of an attention, numbers a token above the inputs."""
     row, w, tok, at = hyper.family, hyper.widths, tokens(graph), graph.cells
     heads, n = w.heads, at.full if w.kw_full else at.swa
-    if not heads or not (w.caches or row.cache == "none"):
+    if not heads or not (w.caches or row.attends_batch):
         return 0
-    if row.cache == "none":
+    if row.attends_batch:
         if row.recurrent:
             return 0
         n = tok
@@ -251,7 +251,7 @@ def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False, part: Part
     tok, at = tokens(graph), graph.cells
     hosted = part is not None and bool(part.hosted)
     # Blocks without attention may lie where a mask was that is read no more.
-    freed = hyper.family.cache == "none" or bool(hyper.family.recurrent)
+    freed = hyper.family.attends_batch or bool(hyper.family.recurrent)
     if freed or not graph.flash or hosted or (part is not None and not part.blocks):
         return _followed(hyper, graph, tok, on_host, part)
     kinds = _alike(graph.type_k, graph.cuda), _alike(graph.type_v, graph.cuda)

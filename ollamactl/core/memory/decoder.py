@@ -47,6 +47,8 @@ class Builder:
         self.part = part if part is not None else Part(tuple(range(hyper.blocks)))
         self.hosted = False  # the current block's weights and cache are in host memory
         self.hosted_experts = False
+        self.number = 0  # of the current block
+        self.borrowed: dict[tuple[int, str], Tensor] = {}  # copied once, however often they are used
         self.inputs: list[Tensor] = []
         at = graph.cells
         width = 2 if graph.flash else 4
@@ -73,7 +75,7 @@ class Builder:
         if not on_host and deep == 1:
             self.embedding = self.new_input(embedding)
         self.positions = self.new_input(4 * tok * hyper.position_parts)
-        caches = hyper.family.cache != "none"
+        caches = not hyper.family.attends_batch
         mixed = hyper.window and (hyper.widths.swa or not caches)
         self.mask: dict[bool, Tensor] = {}
         self.index: dict[bool, tuple[Tensor, Tensor]] = {}
@@ -103,7 +105,7 @@ class Builder:
     def mix(self, size: int, deep: int, on_host: bool) -> None:
         """The newest engines merge embeddings and tokens in the graph, and keep the merged ones."""
         given = self.new_input(size * deep)
-        rows = self.nodes.expand(Tensor(size)) if on_host else self.new_input(size)
+        rows = self.nodes.expand(Tensor(size, (self.new_input(4 * self.tok),))) if on_host else self.new_input(size)
         slots = self.new_input(8 * self.tok)
         if deep > 1:
             self.padded = self.nodes.expand(Tensor(size * deep, (self.embedding,)))
@@ -185,7 +187,9 @@ class Builder:
     def weigh(self, tensor: Tensor, block: Block, name: str) -> Tensor:
         """Note the matrix that a result needs where it lies in host memory."""
         if self.hosted or (self.hosted_experts and "_exps." in name):
-            tensor.weight = block.sizes.get(name, 0)
+            size = block.sizes.get(name, 0)
+            if size:
+                tensor.weight = self.borrowed.setdefault((self.number, name), Tensor(size))
         return tensor
 
     # -- parts --
@@ -222,8 +226,9 @@ class Builder:
                 gate = self.same(self.matrix(block.widths["attn_gate.weight"], cur, block, "attn_gate"))
         q = self.head_norm(q, block, "attn_q_norm.weight", (layer.key, heads, tok))
         k = self.head_norm(k, block, "attn_k_norm.weight", (layer.key, kv, tok))
-        q = self.roped(q, (layer.key, heads, tok), q_width, fused)
-        k = self.roped(k, (layer.key, kv, tok), k_width, fused)
+        if layer.swa or not self.hyper.family.rope_windowed:
+            q = self.roped(q, (layer.key, heads, tok), q_width, fused)
+            k = self.roped(k, (layer.key, kv, tok), k_width, fused)
         if self.hyper.family.turned_norm:
             q, k = self.same(q), self.same(k)
         if self.hyper.family.normed_v:
@@ -252,7 +257,7 @@ class Builder:
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, layer: Layer, block: Block, fused: bool, gate: Tensor | None = None
     ) -> Tensor:
-        if self.hyper.family.cache == "none":
+        if self.hyper.family.attends_batch:
             return encoder.attend(self, q, k, v, layer, block)
         graph, nodes, tok, heads = self.graph, self.nodes, self.tok, layer.heads
         turn_k, turn_v = self.turn[layer.swa if len(self.turn) > 1 else False]
@@ -282,7 +287,7 @@ class Builder:
         elif graph.flash:
             kept_k = self.cast(kept_k, graph.type_k, layer.k, cells)
             kept_v = self.cast(kept_v, graph.type_v, layer.v, cells)
-            cur = self.make(out, q, *kept_k, *kept_v, mask)
+            cur = self.weigh(self.make(out, q, *kept_k, *kept_v, mask), block, "attn_sinks.weight")
             cur.size += self.copies(layer, cells)
             cur = self.view(cur, (out, tok))
             cur.size = F * out * tok
@@ -291,6 +296,7 @@ class Builder:
             for _ in range(3 if self.hyper.keys.get("attn_logit_softcapping") else 0):
                 kq = self.same(kq)
             kq = Tensor(kq.size, (kq, mask), inplace=True, layout=kq.layout)
+            kq = self.weigh(kq, block, "attn_sinks.weight")
             if graph.transposed:
                 cur = self.make(out, *kept_v, kq)
             else:
@@ -373,7 +379,13 @@ class Builder:
             logits = self.weigh(self.same(logits), block, "ffn_gate_inp.bias")
         gating = int(keys.get("expert_gating_func", 0)) or self.hyper.family.gating
         probs = logits if gating == 3 else self.same(logits)
-        chosen = logits if self.hyper.family.expert_rows else self.weigh(self.same(probs), block, "exp_probs_b.bias") if "exp_probs_b.bias" in w else probs
+        chosen = (
+            logits
+            if self.hyper.family.expert_rows
+            else self.weigh(self.same(probs), block, "exp_probs_b.bias")
+            if "exp_probs_b.bias" in w
+            else probs
+        )
         top = Tensor(4 * count * rows, (chosen,))
         picked = self.view(top, ("top", used), 0, 4 * used * rows)
         weights = self.make(used, self.view(probs, "probs3"), picked, layout=(1, used, rows))
@@ -580,7 +592,7 @@ class Builder:
             cur = altup.stacked(self, cur)
         last = hyper.blocks - 1
         for number in _sample(hyper, self.part):
-            self.hosted = number in self.part.hosted
+            self.number, self.hosted = number, number in self.part.hosted
             self.hosted_experts = number in self.part.hosted_experts
             layer, block = hyper.layers[number], hyper.block_tensors[number]
             if hyper.family.streams:
@@ -602,7 +614,9 @@ class Builder:
                 logits = self.make(hyper.vocabulary, cur, rows=self.out)
                 logits.output = True
                 self.nodes.expand(logits)
-            cur = encoder.pooled(self, cur) if hyper.is_embedding else logits
+                cur = logits
+            if hyper.is_embedding:
+                cur = encoder.pooled(self, cur)
         cur.output = True
         self.nodes.expand(cur)
         for tensor in self.inputs:

@@ -47,6 +47,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     expert_rows: bool = False  # experts' results are kept at full width for every chosen expert
     flash_attention: bool = True  # False: the engine never turns it on
     per_layer_input: bool = False  # gemma3n and the gemma4 E models
+    unread: bool = False  # it has a cache, but attends to the batch alone
+    sections: bool = True  # rope.dimension_sections makes a position four numbers
     positions: bool = False  # a learned position embedding among the inputs
     # How the graph is built, where it can be followed step by step (decoder.py).
     built: bool = True
@@ -57,6 +59,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     scaled_input: bool = False
     scaled_q: bool = False
     rope: bool = True
+    rope_windowed: bool = False  # only blocks with a sliding window turn queries and keys
     gaps: bool = False  # blocks may lack attention or feed-forward
     streams: bool = False  # several streams of embeddings (altup.py)
     encoder: bool = False  # normed after attention and feed-forward, not before (encoder.py)
@@ -76,6 +79,11 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     residual_first: Literal["", "attention", "feed-forward", "both"] = ""  # sums whose first part is the residual
     gating: int = 1  # default of expert_gating_func: 1 softmax, 2 sigmoid, 3 softmax of the chosen
     weights_normed: bool | None = True  # None: by expert_weights_norm
+
+    @property
+    def attends_batch(self) -> bool:
+        """Whether attention sees the tokens of the batch and no cache, or there is none."""
+        return self.cache == "none" or self.unread
 
     def norm_weights(self, keys: dict[str, int | float]) -> bool:
         """Whether the weights of the chosen experts are divided by their sum."""
@@ -124,12 +132,10 @@ FAMILIES: dict[str, Family] = {
             "minicpm",
             "orion",
             "qwen",
-            "refact",
             "chameleon",
             "cogvlm",
             "pangu-embedded",
             "paddleocr",
-            "llama-embed",
             "maincoder",
             "nanbeige",
             "talkie",
@@ -137,6 +143,7 @@ FAMILIES: dict[str, Family] = {
         ),
         Family(),
     ),
+    "refact": Family(rope=False),
     "phi3": Family(scaled_q=True, residual_first="feed-forward"),
     "openelm": Family(residual_first="attention"),
     "deci": Family(gaps=True),
@@ -165,6 +172,7 @@ FAMILIES: dict[str, Family] = {
         ("nomic-bert-moe", "modern-bert", "neo-bert", "wavtokenizer-dec"),
         Family(built=False, cache="none", pooled=True, loads_output=False),
     ),
+    "llama-embed": Family(unread=True, pooled=True, loads_output=False),
     "eurobert": Family(cache="none", pooled=True, loads_output=False),
     **dict.fromkeys(("dream", "llada", "llada-moe", "rnd1"), Family(cache="none")),
     "bert": msgspec.structs.replace(_ENCODER, gate=False, positions=True, rope=False),
@@ -204,7 +212,9 @@ FAMILIES: dict[str, Family] = {
         late_rows="after",
     ),
     "gpt-oss": Family(window=Window(period=2), gating=3, weights_normed=False, late_rows="before"),
-    "cohere2": Family(window=Window(period=4), hole_plain="always", parallel="shared", layer_norm=True),
+    "cohere2": Family(
+        window=Window(period=4), hole_plain="always", parallel="shared", layer_norm=True, rope_windowed=True
+    ),
     "cohere2moe": Family(built=False, window=Window(period=4, full_first=True, pattern="both"), dense_lead=True),
     "olmo2": Family(window=_OPENS),
     "exaone4": Family(window=Window(period=4, size=4096, when="deep")),
@@ -253,7 +263,13 @@ FAMILIES: dict[str, Family] = {
     ),
     "kimi-linear": Family(built=False, recurrent="kda", hybrid=True, latent=True, dense_lead=True),
     "qwen3next": Family(
-        recurrent="delta", repeated_keys=True, cache="interval", draft_apart=True, hole="embedding", late_rows="after"
+        sections=False,
+        recurrent="delta",
+        repeated_keys=True,
+        cache="interval",
+        draft_apart=True,
+        hole="embedding",
+        late_rows="after",
     ),
     "qwen35": Family(recurrent="delta", cache="interval", draft_apart=True, hole="half", late_rows="after"),
     "qwen35moe": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding", late_rows="after"),

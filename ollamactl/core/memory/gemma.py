@@ -37,7 +37,10 @@ class PerLayer:
         """The embeddings of all blocks, made where the first block needs them."""
         if self.made is None:
             b = self.b
-            made = b.same(b.make(self.total, self.given, rows=b.tok))
+            made = b.make(self.total, self.given, rows=b.tok)
+            if b.hosted:  # the matrix is no block's own, but lies where the first one is
+                made.weight = Tensor(b.hyper.weights.blocks[0] - sum(b.hyper.block_tensors[0].sizes.values()))
+            made = b.same(made)
             made = b.same(b.same(b.view(made, (self.width, self.total // self.width, b.tok))))
             made = b.same(b.same(made, self.table))
             self.made = b.make(self.total, b.view(made, "perm"), rows=b.tok)
@@ -47,23 +50,24 @@ class PerLayer:
 def per_layer_part(b: Builder, cur: Tensor, block: Block, last: bool) -> Tensor:
     """What the block's own slice of the per-layer embeddings makes of `cur`."""
     assert b.per_layer is not None
-    gate = b.same(b.make(b.per_layer.width, cur))
+    gate = b.same(b.matrix(b.per_layer.width, cur, block, "inp_gate"))
     own = b.view(b.per_layer.all(), "slice")
     if last and b.rows != b.tok:
         own = b.make(b.per_layer.width, own, b.outputs)
     gate = Tensor(gate.size, (gate, own), inplace=True, layout=gate.layout)
-    return b.norm(b.make(b.hyper.embedding, gate), block, "post_norm.weight")
+    return b.norm(b.matrix(b.hyper.embedding, gate, block, "proj"), block, "post_norm.weight")
 
 
 def with_per_layer(b: Builder, cur: Tensor, block: Block, last: bool) -> Tensor:
     made = per_layer_part(b, cur, block, last)
     cur = Tensor(cur.size, (cur, made), inplace=True, layout=cur.layout)
-    return b.same(cur) if "layer_output_scale.weight" in block.widths else cur
+    scale = "layer_output_scale.weight"
+    return b.weigh(b.same(cur), block, scale) if scale in block.widths else cur
 
 
 def two_feeds(b: Builder, residual: Tensor, layer: Layer, block: Block) -> Tensor:
     """A dense feed-forward and experts beside each other, each with norms of its own; the router sees the residual."""
-    routed = b.same(b.same(b.normed(residual)))
+    routed = b.weigh(b.same(b.same(b.normed(residual))), block, "ffn_gate_inp.scale")
     experts = b.experts(b.norm(residual, block, "pre_ffw_norm_2.weight"), layer, block, routed=routed)
     dense = b.feed_forward(b.norm(residual, block, "ffn_norm.weight"), layer, block)
     dense = b.norm(dense, block, "post_ffw_norm_1.weight")

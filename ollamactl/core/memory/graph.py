@@ -39,7 +39,7 @@ class Tensor:
         self.layout = layout if layout is not None else size
         self.outside = outside  # weights, caches: not in this buffer
         self.output = False
-        self.weight = 0  # bytes of a matrix that has to be copied to the device first
+        self.weight: Tensor | None = None  # a matrix that has to be copied to the device first
         self.on_host = False  # evaluated on the host
         self.offset = offset
         self.children = self.views = self.at = 0
@@ -80,6 +80,7 @@ def in_parts(nodes: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
     copied something already, so that the room of the former weight can be used again.
     """
     waiting = {id(t) for t in inputs}
+    borrowed: set[int] = set()
     out: list[Tensor] = []
     start, copied, was_host = 0, 0, False
     for node in nodes:
@@ -87,13 +88,14 @@ def in_parts(nodes: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
             was_host = True
             out.append(node)
             continue
-        if was_host or (node.weight and copied):
+        if was_host or (node.weight is not None and copied):
             start, copied, was_host = len(out), 0, False
         fresh = [s for s in node.sources if id(s) in waiting]
-        if node.weight:
-            weight = Tensor(node.weight)
-            node.sources = (weight, *node.sources)
-            fresh.insert(0, weight)
+        if node.weight is not None:
+            node.sources = (node.weight, *node.sources)
+            if id(node.weight) not in borrowed:
+                borrowed.add(id(node.weight))
+                fresh.insert(0, node.weight)
         for tensor in fresh:
             waiting.discard(id(tensor))
             out.insert(start + copied, tensor)

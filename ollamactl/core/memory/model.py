@@ -226,7 +226,7 @@ def from_header(header: GgufHeader) -> Hyper:
         block_tensors=_block_tensors(header, count),
         groups=tuple(Counter(layers).items()),
         file_size=header.size,
-        position_parts=4 if keys.is_array("rope.dimension_sections") else 1,
+        position_parts=4 if row.sections and keys.is_array("rope.dimension_sections") else 1,
         quantization=quantization if isinstance(quantization, int) else -1,
     )
 

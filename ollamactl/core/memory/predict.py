@@ -172,7 +172,10 @@ def predict(hyper: Hyper, request: Request, devices: tuple[Device, ...], layout:
     if on and request.flash_attention == "auto" and not quantized(request.type_v):
         on = not recurrent.loses_flash_attention(hyper, [place == HOST for place in layout.layers[:-1]])
     transposed = request.flash_attention == "off" or not hyper.family.flash_attention
-    ubatch = min(request.batch, total)
+    seen_both_ways = (
+        hyper.family.cache == "none" and not hyper.family.recurrent
+    )  # such a batch is not cut to the context
+    ubatch = request.batch if seen_both_ways else min(request.batch, total)
     at = cells(total, request.slots, ubatch, hyper.window, unified=request.unified, swa_full=request.swa_full)
     graph = Graph(
         ubatch,

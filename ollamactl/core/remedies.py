@@ -1,6 +1,5 @@
-"""Commands of a remedy, as this host needs them: checks and verdicts name systemd's, and a Mac has none of these.
-
-On other hosts a text stays as it is.
+"""Commands of a remedy, as this host needs them: checks and verdicts name systemd's, and a Mac has none of these; they
+ask `ollamactl plan` without knowing which model is meant.
 """
 
 from __future__ import annotations
@@ -8,7 +7,7 @@ from __future__ import annotations
 import re
 import shlex
 
-from ollamactl.core.facts import Service
+from ollamactl.core.facts import Facts, Service
 
 _UNIT = r"[\w@.:-]+"
 _DROPPED = re.compile(rf"(sudo )?systemctl (daemon-reload|reset-failed {_UNIT})( && |; |$)")
@@ -17,6 +16,20 @@ _STOPS = re.compile(rf"(sudo )?systemctl stop {_UNIT}")
 _EDITS = re.compile(rf"(sudo )?systemctl edit (--full )?{_UNIT}")
 _ASKS = re.compile(rf"(sudo )?systemctl (status|cat|show) {_UNIT}")
 _LOG = re.compile(rf"(sudo )?journalctl -u {_UNIT}( --no-pager)?( -n (?P<lines>\d+))?( --no-pager)?(?P<follow> -f)?")
+
+
+_PLAN = re.compile(r"(?:sudo )?ollamactl plan(?= --(?!client)| *;| *$| +#)")
+_COUNTS = re.compile(r"(?<=--parallel )\d+(?:,\d+)+")
+
+
+def of_model(text: str, facts: Facts) -> str:
+    """`ollamactl plan` names its model: the one that is loaded, or MODEL to be filled in. No count is said twice."""
+    if "ollamactl plan" not in text:
+        return text
+    loaded = facts.loaded or ()
+    name = shlex.quote(loaded[0].name) if len(loaded) == 1 else "MODEL"
+    text = _PLAN.sub(f"ollamactl plan {name}", text)
+    return _COUNTS.sub(lambda m: ",".join(dict.fromkeys(m[0].split(","))), text)
 
 
 def local(text: str, service: Service | None) -> str:

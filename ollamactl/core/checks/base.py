@@ -166,7 +166,7 @@ def _hint(missing: Missing) -> str:
 def _named(one: Check, finding: Finding, facts: Facts) -> Finding:
     evidence = tuple(dict.fromkeys(line[:TEXT] for line in finding.evidence if line))[:EVIDENCE]
     weight = one.weight if finding.weight == 50 else finding.weight
-    remedy = remedies.local(finding.remedy, facts.service)
+    remedy = remedies.of_model(remedies.local(finding.remedy, facts.service), facts)
     return msgspec.structs.replace(
         finding, check=one.id, title=one.title, evidence=evidence, weight=weight, remedy=remedy
     )

@@ -84,11 +84,21 @@ def judge(
         wrong += [mismatch] if mismatch else []
     more, said = judge_runners(facts, named, proof)
     first = (*_not_serving(facts), *_ignored_lines(facts), *_refused_values(facts))
-    said += [*_without_effect(facts), *_shadowed(facts)]
+    said += [*_without_effect(facts), *_shadowed(facts), *_unread(facts)]
     found = (*first, *wrong, *more)
     if facts.service is not None and facts.service.manager == "launchd":
         found = tuple(msgspec.structs.replace(m, fix=remedies.local(m.fix, facts.service)) for m in found)
     return Judgement(tuple(rows), found, tuple(said), tuple(_unproven(facts)))
+
+
+def _unread(facts: Facts) -> Iterable[Note]:
+    """A file that systemd has not read yet may win at the next start; which one it is, systemd does not tell."""
+    if facts.service is not None and facts.service.need_daemon_reload:
+        text = (
+            f"systemd has not read the files of {facts.service.id} since they were changed: this is what runs now, "
+            "another start may get something else (sudo systemctl daemon-reload, then verify again)"
+        )
+        yield Note("need_daemon_reload", text)
 
 
 def _not_serving(facts: Facts) -> Iterable[Mismatch]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 
+import msgspec
 import pytest
 
 from ollamactl.cli.sources import text_facts
@@ -89,6 +90,14 @@ def test_a_value_of_ours_that_an_environment_file_outdoes_is_named_with_file_and
     assert "/etc/default/ollama:3" in mismatch.text
     row = next(r for r in judgement.rows if r.name == "OLLAMA_NUM_PARALLEL")
     assert (row.cells["drop-in"], row.cells["env file"], row.cells["process"]) == ("2", "4", "4")
+
+
+def test_files_that_systemd_has_not_read_are_said_also_where_all_agrees() -> None:
+    facts = facts_of(recorded("02-parallel4"))
+    assert facts.service is not None and "need_daemon_reload" not in [n.id for n in judge(facts, {}).notes]
+    stale = msgspec.structs.replace(facts, service=msgspec.structs.replace(facts.service, need_daemon_reload=True))
+    found = judge(stale, managed_now(stale))
+    assert [n.id for n in found.notes].count("need_daemon_reload") == 1 and not found.mismatches
 
 
 def test_without_root_the_process_column_says_denied() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ollamactl.core.facts import Facts, Start
+from ollamactl.core.facts import Facts, LogEvent, Start
 from ollamactl.core.parse import log
 from ollamactl.core.source import Missing
 
@@ -85,7 +85,7 @@ def _own(start: Start) -> Start:
     line = start.config_line.line if start.config_line else None
     if line is None or not start.first_line or start.first_line >= line:
         return start
-    older = [e for e in start.events if (e.line or line) < line and e.kind not in EARLY]
+    older = [e for e in start.events if (e.line or line) < line and e.kind not in EARLY and not _of_client(e)]
     lines = [x.line for x in start.loads] + [r.line for r in (*start.recent, *start.failed)]
     if not older and not any((at or line) < line for at in lines):
         return start
@@ -101,6 +101,14 @@ def _own(start: Start) -> Start:
         recent=tuple(r for r in start.recent if (r.line or line) >= line),
         failed=tuple(r for r in start.failed if (r.line or line) >= line),
     )
+
+
+# what `ollama run` prints of a failure, which people put above the log
+CLIENT = {"load_timeout", "ram_too_small", "unknown_architecture", "model_file_damaged", "alloc_failed", "fatal_error"}
+
+
+def _of_client(event: LogEvent) -> bool:
+    return event.kind in CLIENT and not event.level and event.pid is None and event.text.startswith("Error: ")
 
 
 def _says(start: Start) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.system.small import Log, on_cpu, served
+from tests.system.small import Log, on_cpu, ps, served
 
 CASES: dict[str, tuple[str, str]] = {}
 SMI = """+-----------------------------------------------------------------------------------------+
@@ -83,3 +83,41 @@ case("family-waits", "parallel_forced_to_1_by_architecture", "With OLLAMA_NUM_PA
 case("keep-alive-reset", "client_overrides_keep_alive", "I set keep_alive to -1, but it is always reset to 5 minutes by the plugin.\n")
 case("client-sets-it", "env_set_in_shell_not_service", 'os.environ["OLLAMA_NUM_PARALLEL"] = "4"   # in my script\n')
 case("extension-403", "origin_not_allowed_403", "My browser extension gets 403 on every call of /api/chat, curl is fine.\n")
+
+# -- texts of which the beginning, the time or the host was cut off --
+JOURNAL_2 = "2月 04 10:00:0{} box ollama[77]: "
+case("a heading before the journal", "gpu_not_supported_by_backend", "● ollama.service - Ollama Service\n",
+     *(JOURNAL_2.format(n) + row for n, row in enumerate(
+         Log("0.5.7").say("amdgpu is not supported (supported types:[gfx1030 gfx1100])", "WARN", "amd_linux.go:378", gpu_type="gfx1031")
+         .say("no compatible GPUs were discovered", source="gpu.go:392").cpu().rows)))  # fmt: skip
+case("journal without time and host", "parallel_forced_to_1_by_architecture",
+     *("ollama[1773]: " + row for row in Log("0.4.1").say("mllama doesn't support parallel requests yet", "WARN", "sched.go:137").rows))  # fmt: skip
+case("two of one load's lines", "partial_offload", "llm_load_tensors: offloading 20 repeating layers to GPU\nllm_load_tensors: offloaded 20/33 layers to GPU\n"
+     "llm_load_tensors: CUDA_Host model buffer size =   900.00 MiB\nllm_load_tensors: CUDA0 model buffer size =  3000.00 MiB\n")  # fmt: skip
+case("a client's error above the log", "load_timeout", "Error: timed out waiting for llama runner to start - progress 0.40 -\n",
+     Log("0.3.0").config().listen().text())  # fmt: skip
+# -- two tables in one text --
+case("ps of two models, apart", "partial_offload", ps("big:70b      be39eb53a197    41 GB     40%/60% CPU/GPU    4096    4 minutes from now"),
+     ps("small:8b     a6990ed6be41    5.4 GB    100% GPU           4096    4 minutes from now"))  # fmt: skip
+LISTED = "NAME    ID              SIZE      MODIFIED\n"
+case("ollama list before and after", "models_in_two_dirs", LISTED, "a:8b    365c0bd3c000    4.7 GB    3 days ago\nb:8b    365c0bd3c001    4.7 GB    3 days ago\n",
+     "$ ollama serve\n$ ollama list\n", LISTED, "c:1b    365c0bd3c002    1.1 GB    7 days ago\n",
+     "$ ollama list\nError: could not connect to ollama app, is it running?\n")  # fmt: skip
+# -- other words for the same --
+case("port held, Windows in German", "port_in_use", "Error: listen tcp 127.0.0.1:11434: bind: Normalerweise darf jede Socketadresse (Protokoll, Netzwerkadresse oder Anschluss) nur jeweils einmal verwendet werden.\n")
+case("a parent that only its owner may pass", "models_dir_no_access", "$ ls -ld /data /data/models\ndrwx------  4 anna anna 4096 May  4 09:00 /data\n"
+     "drwxrwxr-x  4 anna anna 4096 May  4 09:00 /data/models\n",
+     "[Service]\nExecStart=/usr/local/bin/ollama serve\nUser=ollama\nEnvironment=\"OLLAMA_MODELS=/data/models\"\n")  # fmt: skip
+case("clients that hang up, written as 200", "client_timeout_500_clusters",
+     *(row for n in range(4) for row in Log("0.6.1").later(61 * n)
+       .say("aborting completion request due to client closing the connection", source="runner.go:654").gin(200, "1m1s").rows))  # fmt: skip
+case("given up after two minutes, told", "client_timeout_500_clusters", "My request to ollama gets cancelled after 120 seconds, whatever I set.\n")
+case("one slot, told", "parallel_forced_to_1_by_architecture", "WARN architecture qwen35 does not support parallel requests, falling back to -np 1\n")
+case("suspend and the GPU, told", "gpu_lost_after_suspend", "Whenever my laptop goes to sleep the GPU is lost, ollama then says: no compatible GPUs were discovered\n")
+case("boot and the GPU, told", "service_started_before_gpu", "The card is detected correctly after manually restarting the ollama service.\n")
+case("a client's keep_alive, told", "keep_alive_does_not_pin", "I set \"-1\" for 'Keep Alive' in the flow and see \"4 minutes from now\" in the table.\n")
+case("a library's keep_alive, told", "client_overrides_keep_alive", "The library defaults to setting `keepAlive` to `5m`, which beats the server.\n")
+case("a variable that stays empty", "env_not_in_server_config", Log("0.3.6").config(HSA_OVERRIDE_GFX_VERSION="").listen().text(),
+     "`HSA_OVERRIDE_GFX_VERSION:` remains empty though the drop-in sets it\n")  # fmt: skip
+case("from a container, told", "bind_loopback_only", "docker run --rm app: [Errno 111] Connection refused\nhttp://localhost:11434 is running, I see it in the browser\n")
+case("agents and logins, told", "launchagent_needs_login", "The plist is in /Library/LaunchAgents and only works at login; it shall serve before.\n")

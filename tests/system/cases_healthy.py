@@ -70,6 +70,19 @@ CASES: dict[str, str] = {
     "slots of choice": served(OLLAMA_NUM_PARALLEL="4").load(8192, 4, layers=(33, 33), kv_mib=4096).gin(200, "2s").text(),
     "journal as JSON": as_json(loaded()),
     "cut tail": "\n".join(loaded().rows[4:]) + "\n",
+    "version of CUDA in a debug log": "CUDA driver version: 11.7\n" + loaded("0.3.14").text(),
+    "models that come and go": ps(LOADED) + "\n" + ps("b:8b    365c0bd3c001    5.6 GB    100% GPU     4096       4 minutes from now") + loaded().text(),
+    "folders of the service": "$ ls -ld /data /data/models /home/anna\ndrwxr-xr-x 4 root root 4096 May  4 09:00 /data\n"
+    "drwx------ 4 ollama ollama 4096 May  4 09:00 /data/models\ndrwx------ 9 anna anna 4096 May  4 09:00 /home/anna\n"
+    + drop_in('Environment="OLLAMA_MODELS=/data/models"') + served(OLLAMA_MODELS="/data/models").text(),
+    "a model removed": "$ ollama list\nNAME    ID              SIZE      MODIFIED\na:8b    365c0bd3c000    4.7 GB    3 days ago\n"
+    "b:8b    365c0bd3c001    4.7 GB    3 days ago\nc:8b    365c0bd3c002    4.7 GB    3 days ago\n$ ollama rm b:8b c:8b\n$ ollama list\n"
+    "NAME    ID              SIZE      MODIFIED\na:8b    365c0bd3c000    4.7 GB    3 days ago\n" + loaded().text(),
+    "NixOS with ROCm": 'services.ollama = {\n  enable = true;\n  acceleration = "rocm";\n};\n' + served("0.9.0").text(),
+    "by hand with a variable": 'OLLAMA_KEEP_ALIVE="30m" /usr/local/bin/ollama serve\n' + served(OLLAMA_KEEP_ALIVE="30m0s").text(),
+    "streams stopped by people": Log("0.6.1").say("aborting completion request due to client closing the connection", source="runner.go:654")
+    .gin(200, "41s").gin(200, "12s").gin(200, "1m40s").gin(200, "55s").text(),
+    "all layers on the GPU, a part of the log": "load_tensors: offloaded 33/33 layers to GPU\nload_tensors:        CUDA0 model buffer size =  4000.00 MiB\n",
     "kubernetes": "".join(f"2026-05-04T10:00:01.123456789Z {row}\n" for row in loaded("0.13.0").rows)
     + "    Limits:\n      memory:  24Gi\n    State:          Running\n    Restart Count:  0\n",
 }

@@ -64,7 +64,7 @@ def config_newer_than_process(
 
 
 @check(weight=60)
-def env_not_in_server_config(facts: Facts, start: Start) -> Iterator[Finding]:
+def env_not_in_server_config(facts: Facts, start: Start, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A variable that was set is not what the server runs with.
 
     Why: only the `server config` line of the running start proves what Ollama read.
@@ -85,6 +85,13 @@ def env_not_in_server_config(facts: Facts, start: Start) -> Iterator[Finding]:
         said = f"{one.name}={one.value} was set, the server runs with {config[one.name] or '(empty)'}"
         evidence = (f"{one.where}:{one.line}: {one.text}", configured(start, one.name))
         yield Finding("warning", said, evidence, f"sudo ollamactl apply {settings.option(setting)} {one.value}")
+    for event in signs.of("stays_unset"):
+        name = event.fields.get("name", "")
+        cut = [e for e in signs.of("config_cut") if re.search(rf"\b{name}:(?:0|false)?[ \]]", e.text)]
+        if cut or (name in config and config[name] in ("", "0", "0s", "false")):
+            said = f"{name} was set, the server runs with {config.get(name) or '(empty)'}"
+            fix = f"sudo ollamactl apply --set {name}=VALUE    # and proves that it arrived"
+            yield Finding("warning", said, (*signs.quotes([event, *cut]), configured(start, name)), fix)
 
 
 @check(weight=82)

@@ -59,7 +59,7 @@ def _shown(group: list[Request]) -> tuple[str, ...]:
         "overload_512_default_queue",
     ),
 )
-def client_timeout_500_clusters(start: Start, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+def client_timeout_500_clusters(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """Clients give up after a fixed time, and the server writes 500.
 
     Why: when a client hangs up the request ends with 500 (499 during a load); many of the same length are its
@@ -68,9 +68,9 @@ def client_timeout_500_clusters(start: Start, signs: Signs = NO_SIGNS) -> Iterat
     Seen: failed requests with the same duration.
     Do: raise the client's time-out, or make answers faster (GPU, smaller model, more slots).
     """
-    found = [c for c in clusters(start.failed) if not _is_minute(c[0]) or c is not clusters(start.failed)[0]]
-    found = [] if found and _is_minute(clusters(start.failed)[0][0]) else found
-    rising = _rising(start)
+    groups = clusters(start.failed) if start else []
+    found = [] if groups and _is_minute(groups[0][0]) else groups
+    rising = _rising(start) if start else 0.0
     if found and not rising:
         at, group = found[0]
         said = f"{times(len(group), 'request')} ended with {group[0].status} after {seconds(at)}: a client's time-out"
@@ -80,6 +80,32 @@ def client_timeout_500_clusters(start: Start, signs: Signs = NO_SIGNS) -> Iterat
             (*_shown(group), *(signs.lines("client_gone", most=1))),
             f"raise the client's time-out above {seconds(at)}, or shorten answers: ollamactl plan",
         )
+    elif start and not groups and not rising and (cut := _cut_short(start, signs)):
+        yield Finding(
+            "warning",
+            f"clients hung up {times(signs.count('client_gone'), 'time')}, each after about "
+            f"{seconds(cut[-1].seconds)}: their time-out",
+            (*_shown(cut), *signs.lines("client_gone", most=1)),
+            f"raise the client's time-out above {seconds(cut[-1].seconds)}, or shorten answers: ollamactl plan",
+        )
+    elif signs.has("given_up_after") and not groups and not signs.has("load_timeout", "gateway_timeout"):
+        after = signs.of("given_up_after")[-1].fields.get("time", "a fixed time")
+        yield Finding(
+            "warning",
+            f"requests are given up after {after}: a client's time-out",
+            signs.lines("given_up_after"),
+            "raise the client's time-out, or shorten answers: ollamactl plan",
+        )
+
+
+def _cut_short(start: Start, signs: Signs) -> list[Request]:
+    """Requests that ended with 200 when their clients hung up (0.5 and 0.6 do so), all after the same time."""
+    rows = [r for r in start.recent if r.status == 200 and r.seconds >= 30 and _work(r.path)]
+    if len(rows) < CLUSTER or signs.count("client_gone") < CLUSTER:
+        return []
+    middle = sorted(r.seconds for r in rows)[len(rows) // 2]
+    near = [r for r in rows if abs(r.seconds - middle) <= middle * 2 * NEAR]
+    return near if len(near) >= CLUSTER and len(near) >= 0.7 * len(rows) else []
 
 
 def _is_minute(at: float) -> bool:

@@ -147,12 +147,17 @@ def bind_loopback_only(facts: Facts, signs: Signs = NO_SIGNS, start: Start | Non
     """
     cannot = signs.has("no_effect", "connection_refused", "client_cannot_connect", "not_allowed")
     refused = signs.has("remote_refused") or (signs.has("remote_client") and cannot)
+    if signs.has("connection_refused") and signs.has("runs_locally"):  # it answers on the host, not from elsewhere
+        refused = True
     local = start is None or not start.listening or start.listening.startswith(("127.", "[::1]"))
     if refused and local:
         yield Finding(
             "warning",
             "the server listens on 127.0.0.1 only, and a client comes from elsewhere",
-            (*signs.lines("remote_refused", "remote_client"), quote(start.listening_line) if start else ""),
+            (
+                *signs.lines("remote_refused", "remote_client", "runs_locally"),
+                quote(start.listening_line) if start else "",
+            ),
             "ollamactl front nginx",
             weight=50,
         )

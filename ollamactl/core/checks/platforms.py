@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ollamactl.core import settings
@@ -221,7 +222,8 @@ def nixos_driver_not_configured(signs: Signs) -> Iterator[Finding]:
     Seen: acceleration without the driver.
     Do: configure the driver, rebuild, reboot.
     """
-    if signs.has("nixos_acceleration") and not signs.has("nixos_driver"):
+    nvidia = [e for e in signs.of("nixos_acceleration") if re.search(r"cuda", e.text)]
+    if nvidia and not signs.has("nixos_driver"):
         yield Finding(
             "warning",
             "acceleration is set and no NVIDIA driver is configured",

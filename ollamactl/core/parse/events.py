@@ -36,6 +36,7 @@ EVENTS: tuple[Event, ...] = (
     # slots and queue
     Event("parallel_forced_to_1", "model architecture does not currently support parallel requests", "msg",
           "0.12.7 –"),
+    Event("parallel_forced_to_1", "multimodal models don't support parallel requests yet", "msg", "0.2 – 0.4.0"),
     Event("parallel_forced_to_1", "mllama does not currently support parallel requests", "msg", "0.7.0 – 0.12.6"),
     Event("parallel_forced_to_1", "mllama doesn't support parallel requests yet", "msg", "0.4.1 – 0.6.8"),
     Event("parallel_above_maximum", "n_seq_max must be <=", "text", "0.30 –", r"<= (?P<limit>\d+)"),

@@ -77,6 +77,9 @@ _SYSLOG = re.compile(  # a name without a pid only where no line of the engine c
     rb"\s*(" + _STAMP + rb") (\S+) (?:(\(?[^\s:\[\]()]+\)?)\[(\d+)\]|(kernel|ollama\S*)):(?: |$)"
 )
 _DIRT = re.compile(rb"[\x1b\0]")
+_CUT = re.compile(  # a journal's line of which time and host were left out
+    rb"[\s`>]*ollama\[\d{1,9}\]: (?=time=|\[GIN\]|\d{4}/\d\d/\d\d |[a-z_]+: |Error: )"
+)
 _COMPOSE = re.compile(rb"([A-Za-z0-9][\w.-]*) +\| ?")
 _STAMPED = re.compile(
     rb"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)?)"
@@ -290,6 +293,8 @@ class _Text:
     def _bare(self, line: bytes, number: int, depth: int = 0) -> Entry | None:
         """A line without a journal prefix: behind docker's, compose's or a shell's, or as it is."""
         at: float | None = None
+        if b"ollama[" in line[:40]:
+            line = _CUT.sub(b"", line, count=1)
         for _ in range(3):
             found = _COMPOSE.match(line) or _STAMPED.match(line)
             if found is None:

@@ -166,6 +166,10 @@ class _Reader:
         known = self.by_invocation.get(entry.invocation) if entry.invocation else self.current
         if run is None and known is not None and not own and not (self.boundary and known.ended):
             return known  # a runner that writes for itself (up to 0.3)
+        if known is not None and known.pid is None and own and not (known.listening or known.config or known.ended):
+            known.pid = entry.pid  # lines without a prefix stood before the journal's: one text, one server
+            self.runs[entry.invocation, entry.pid] = known
+            return known
         run = self.runs[entry.invocation, entry.pid] = Run(self.where, entry.invocation, entry.pid, entry.number)
         if known is None or (self.boundary and known.ended):
             self._promote(run)

@@ -30,7 +30,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|Failed to (?:enable|start|restart|edit) \S*ollama\S*: Unit \S+ not (?:found|loaded)"
            r"|No files found for ollama"),
     Phrase("unit_is_active", r"Active: active \(running\)"),
-    Phrase("serve_by_hand", r"(?:^|[$#>&;]\s*|nohup\s+|\bsudo\s+|[A-Z_]+=\S+\s+)ollama serve(?:\s*&|\s*$|\s*[>2&|])"),
+    Phrase("serve_by_hand", r"(?:^|[$#>&;]\s*|nohup\s+|\bsudo\s+|[A-Z_]+=\S+\s+)(?:[\w./~-]*/)?ollama serve(?:\s*&|\s*$|\s*[>2&|])"),
     Phrase("status_203", r"status=203/EXEC"),
     Phrase("restart_counter", r"restart counter is at (?P<counter>\d+)|NRestarts=(?P<more>[1-9]\d*)"),
     Phrase("protect_home", r"ProtectHome=(?:yes|true|tmpfs)"),
@@ -40,12 +40,18 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("no_systemd", r"System has not been booted with systemd|systemd is not running"),
     Phrase("suspend", r"PM: (?:suspend|hibernation)|systemd-(?:suspend|hibernate|sleep)|suspend entry|suspend/resume|sleep/wake|sleep mode"
            r"|(?:after|from|since|following|once) (?:\w+ ){0,3}(?:suspend|sleep|sleeping|hibernat\w*|resum\w+|wak\w+)\b"
-           r"|(?:woke|wake|waking|resum\w+|return\w*) (?:\w+ ){0,2}from (?:\w+ )?(?:sleep|suspend|hibernation)|(?:goes|went|put) (?:\w+ ){0,3}(?:to|into) (?:sleep|suspend|hibernat)"),
+           r"|(?:woke|wake|waking|resum\w+|return\w*) (?:\w+ ){0,2}from (?:\w+ )?(?:sleep|suspend|hibernation)|(?:goes|going|went|put|puts|putting) (?:\w+ ){0,3}(?:to|into) (?:sleep|suspend|hibernat)"),
     Phrase("cpu_instead", r"(?:only|just|always|now|then|still|back|over|switch\w*|fall\w*|fell|default\w*) (?:\w+ ){0,3}(?:on |to |using |uses? |the |my )+CPU\b"
            r"|(?:\buse[sd]?|using|runs?|running|ran|work\w*)(?: \w+){0,4} (?:on |the )?CPU (?:only|instead|rather)|CPU[- ]only"
            r"|(?:refus\w+|fail\w*|stop\w*|not|n't|never|no longer|unable)(?: \w+){0,3} (?:us(?:e|es|ed|ing)|utili[sz]\w+|detect\w*|find\w*|see\w*|recogni[sz]\w+|access\w*) (?:the |my |any |its )?(?:\w+ )?GPUs?\b"
-           r"|GPUs? (?:\w+ ){0,3}(?:not|n't|no longer|never|isn't) (?:\w+ )?(?:used|utili[sz]ed|detected|found|recogni[sz]ed|visible|available|working)|GPU (?:usage|utili[sz]ation) (?:\w+ ){0,3}0 ?%|only (?:using|uses|used) (?:the )?CPU"),
-    Phrase("after_reboot_cpu", r"after (?:a |the |every |each )?(?:re)?boot\b.*\b(?:cpu|gpu)"),
+           r"|GPUs? (?:\w+ ){0,3}(?:not|n't|no longer|never|isn't) (?:\w+ )?(?:used|utili[sz]ed|detected|found|recogni[sz]ed|visible|available|working)|GPU (?:usage|utili[sz]ation) (?:\w+ ){0,3}0 ?%|only (?:using|uses|used) (?:the )?CPU|runs? (?:\w+ )?on (?:the )?CPU again"
+           r"|GPU (?:\w+ ){0,3}(?:lost|gone|disappear\w*|vanish\w*)|(?:fail\w*|stop\w*|refus\w*) (?:to )?work\w* with \W?(?:CUDA|ROCm|the GPU)"
+           r"|no compatible GPUs were discovered"),
+    Phrase("after_reboot_cpu", r"after (?:a |the |every |each )?(?:re)?boot\b.*\b(?:cpu|gpu)"
+           r"|(?:GPU|card|CUDA|ROCm)\b[^\n]{0,60}(?:detected|found|recogni[sz]ed|used|works?)\b[^\n]{0,30}after (?:manually )?re-?start\w* (?:the )?(?:ollama|service)"
+           r"|(?:not|n't|never|fails? to) (?:detect|find|see|use|recogni[sz]e)[^\n]{0,60}(?:GPU|card)\b[^\n]{0,60}(?:after|from|on|at|following) (?:an? |the |every |each )?(?:fresh |system |clean |cold )?(?:re)?boot\b"),
+    # Windows in another language than English: protocol, address and port stand in brackets
+    Phrase("bind_error", r"listen tcp (?P<address>\S+): bind: (?!cannot|permission|address|only one)[^()（\n]{3,120}[(（][^()\n]{8,90}[)）]"),
     # clients
     Phrase("client_version_differs", r"client version is \S+|Warning: client version"),
     Phrase("client_cannot_connect", r"(?:could not|couldn't|cannot|can't|unable to) connect to (?:the |a )?(?:running )?ollama|Server Connection Error|Ollama: Network Problem|could not connect to (?:a running )?ollama|could not connect to ollama app"),
@@ -56,6 +62,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|No connection could be made because the target machine actively refused|Failed to establish a new connection|All connection attempts failed|APIConnectionError"),
     Phrase("awaiting_headers", r"APITimeoutError|Request timed out\.?$|SocketTimeoutError|timeout awaiting response headers|Client\.Timeout exceeded|HeadersTimeoutError"
            r"|UND_ERR_HEADERS_TIMEOUT|ReadTimeout|httpx\.ReadTimeout|Read timed out"),
+    Phrase("given_up_after", r"(?:request|client|connection|ollama|generation)\b[^\n]{0,40}(?:cancel+ed|aborted|dropped|closed|cut off|disconnect\w*|times? out|timed out)(?: \w+){0,2} after (?P<time>\d+ ?(?:s\b|sec\w*|m\b|min\w*))"),
     Phrase("gateway_timeout", r"504 Gateway Time-?out|upstream timed out|HTTP/\S+ 504|\b504\b.*(?:nginx|gateway)"),
     Phrase("stream_broken", r"upstream prematurely closed"),
     Phrase("queue_full", r"server busy, please try again"),
@@ -70,23 +77,24 @@ PHRASES: tuple[Phrase, ...] = (
            r"|\bmodel\b[^\n]{0,50}re-?load\w*[^\n]{0,50}\b(?:every|each)\b|(?:every|each) (?:\w+ ){1,6}[^\n]{0,40}\bmodel\b[^\n]{0,40}re-?load"),
     Phrase("runner_exit", r"(?:llama runner|llama-server) process (?:has terminated|no longer running)"
            r"|model runner has unexpectedly stopped|error loading (?:llama server|model)|unable to load model"),
-    Phrase("ram_too_small", r"model requires more system memory \((?P<needed>[^)]+)\) than is available \((?P<free>[^)]+)\)"),
+    Phrase("ram_too_small", r"model requires more system memory(?: \((?P<needed>[^)]+)\) than is available \((?P<free>[^)]+)\))?"),
     Phrase("host_memory_projection", r"projected to use (?P<needed>\d+ MiB) of host memory vs\. (?P<free>\d+ MiB)"),
     Phrase("something_wrong", r"something went wrong"),
     Phrase("conn_closed", r"wsarecv|forcibly closed"),
     Phrase("num_ctx_on_v1", r"/v1/(?:chat/)?completions.*num_ctx|num_ctx.*/v1/"),
     Phrase("num_ctx_expected", r"context (?:length|size|window).*(?:ignored|not (?:passed|sent|applied)|set in)"),
     Phrase("num_ctx_not_in_modelfile", r"no num_ctx|^\s*context length\s+\d+"),
-    Phrase("keep_alive_reset", r"keep[_ -]?alive[^\n]{0,160}(?:reset|back to|always|defaults? to|propagat|ignored|unloaded|neither|not (?:consider|work|appl|pass))[^\n]{0,60}(?:\b[45] ?m\b|\b[45]m\b|(?:4|5|four|five) min|default|after)"
+    Phrase("keep_alive_reset", r"keep[_ -]?alive\W{0,3} (?:to|is|at|of|as)\W{0,3}(?:[45] ?m\b|[45] min|0\b)|keep[_ -]?alive[^\n]{0,160}(?:reset|back to|always|defaults? to|propagat|ignored|unloaded|neither|not (?:consider|work|appl|pass))[^\n]{0,60}(?:\b[45] ?m\b|\b[45]m\b|(?:4|5|four|five) min|default|after)"
            r"|(?:reset|unload)\w*[^\n]{0,40}(?:5 ?m\b|5 min|five min)[^\n]{0,80}keep[_ -]?alive"),
-    Phrase("keep_alive_expected", r"OLLAMA_KEEP_ALIVE[\"'=: ]+-1|keep_?alive[\"']?\s*[:=]\s*-1|Forever"),
+    Phrase("keep_alive_expected", r"OLLAMA_KEEP_ALIVE[\"'=: ]+-1|keep_?alive[\"']?\s*[:=]\s*-1|Forever|-1[\"'`]{0,2} (?:for|as|in) (?:the )?[\"'`]?keep[ _-]?alive"),
+    Phrase("until_soon", r"[\"'“`][1-5] minutes from now[\"'”`]"),
     Phrase("num_gpu_forced", r"num_gpu[\"']?\s*[:= ]\s*(?:[89]\d|[1-9]\d\d+)\b"),
     # downloads
     Phrase("registry_timeout", r"(?:registry\.ollama\.ai|ollama\.com|pull model manifest|dial tcp)[^\n]*(?:i/o time(?:d )?out|connection refused|connection reset|first record does not look like a TLS handshake|context deadline exceeded|certificate signed by unknown authority|Forbidden"
            r"|connection timed out|no such host|TLS handshake timeout|network is unreachable)"),
     Phrase("http_plain_manifest", r"Get \"?http://registry"),
     Phrase("html_reply", r"invalid character '?<'? looking for beginning of value"),
-    Phrase("models_gone", r"models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)|ollama list.*(?:empty|nothing)"),
+    Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)|ollama list.*(?:empty|nothing)"),
     Phrase("load_damaged", r"digest mismatch|unexpected EOF|file is (?:truncated|corrupt)"),
     Phrase("network_storage", r":\S* on /\S+ type (?:nfs4?|cifs|ceph)|(?:nfs|cifs|smb|ceph)\S* .*models"),
     # containers and exposure
@@ -106,7 +114,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|cannot access '?/dev/nvidia-uvm|modprobe nvidia[_-]uvm|nvidia-modprobe -u"),
     Phrase("uvm_in_use", r"Module nvidia_uvm is in use|nvidia_uvm.*in use"),
     Phrase("cuda_999", r"(?:CUDA|cudart|cuInit|cuda\w*)\D{0,40}\b999\b|error 999"),
-    Phrase("driver_version_told", r"Driver Version: (?P<version>\d+\.[\d.]+)|(?i:\bdriver(?: version)?\**)[ :=]+(?P<other>\d{3}\.[\d.]+)|NVRM version:.*Kernel Module +(?P<third>\d{3}\.[\d.]+)"),
+    Phrase("driver_version_told", r"(?<!CUDA )Driver Version: (?P<version>\d{3}\.[\d.]+)|(?<!CUDA )(?i:\bdriver(?: version)?\**)[ :=]+(?P<other>\d{3}\.[\d.]+)|NVRM version:.*Kernel Module +(?P<third>\d{3}\.[\d.]+)"),
     Phrase("kfd_denied", r"/dev/kfd[^\n]*(?:permission denied|Operation not permitted)|permissions not set up properly"),
     Phrase("render_denied", r"/dev/dri/render\w*[^\n]*(?:permission denied|Operation not permitted)"),
     Phrase("vgpu", r"\bGRID [A-Z]|\bvGPU\b"),
@@ -122,7 +130,7 @@ PHRASES: tuple[Phrase, ...] = (
     # macOS, NixOS
     Phrase("brew_service", r"brew services|homebrew\.mxcl\.ollama|(?:Cellar|/opt)/ollama"),
     Phrase("launchagent", r"LaunchAgents?\b"),
-    Phrase("before_login", r"(?:before|without)(?: a| any)? log-?in|no user (?:is )?logged in"),
+    Phrase("before_login", r"must be (?:logged|signed) in|only (?:works?|starts?|runs?) (?:@|at|after|on) (?:the )?log-?in|pre-login|(?:before|without)(?: a| any)? log-?in|no user (?:is )?logged in"),
     Phrase("ssh_session", r"(?:over|via|through|from an?) ssh|^\S+@\S+:.*\$ launchctl|\bssh \S+ launchctl"),
     Phrase("wrong_domain", r"not (?:privileged|permitted) to (?:set|modify) .*domain|Could not (?:find|set) .*domain"),
     Phrase("gui_failed", r"Unable to init instance|Failed to start: Unable"),
@@ -136,9 +144,12 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("remote_client", r"(?:access|connect|reach|call|use|open)\w*[^\n]{0,60}(?:from|on|by) (?:an?)?other (?:machine|computer|device|pc|host|server|laptop)s?|(?:over|from|in|on|within) (?:the |my )?(?:LAN|local network|(?:same )?network)\b"
            r"|other (?:machine|computer|device|pc|host)s? (?:can ?not|can't|could not|couldn't|are (?:not|un)able)|not reachable from other"),
     Phrase("in_profile", r"(?P<name>OLLAMA_\w+)[^\n]{0,80}\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b|\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b[^\n]{0,80}(?P<more_name>OLLAMA_\w+)"),
+    Phrase("stays_unset", r"(?P<name>(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_[A-Z_]+)\W{0,4} (?:remains?|stays?|is (?:still|always)|still (?:is|shows?)) (?:empty|unset|blank|the default|default|unchanged|0|false|127\.)"),
+    Phrase("runs_locally", r"(?:localhost|127\.0\.0\.1):11434\b[^\n]{0,40}(?:is running|works|reachable|respon[ds]\w+|fine)"),
     Phrase("not_allowed", r"does(?:n't| not) allow|not reachable|unreachable|can(?:not|'t| not) (?:access|connect|reach)|unable to (?:access|connect|reach)"),
     Phrase("no_effect", r"(?:no|without(?: any)?) effect|ignor(?:ed|es|ing)|not (?:applied|honou?red|respected|used|picked up|working|work|take effect|taking effect)|does(?:n't| not) (?:work|take effect|apply|help)|won't work"),
     Phrase("serial_family", r"\b(?:qwen3-?vl|qwen3\.[56]|qwen35(?:moe)?|qwen3-?next|lfm2(?:moe)?|mllama|llama3\.2-vision|nemotron[-_ ]?(?:h|3)\w*)\b[^\n]*"),
+    Phrase("parallel_forced_to_1", r"(?P<architecture>[\w.-]+) (?:models? )?(?:does(?: not|n't)|do(?: not|n't))(?: currently)? support parallel requests"),
     Phrase("answers_in_turn", r"\bwaits? (?:for|until)[^\n]{0,60}(?:complet|finish|end|first|done|other)|(?:second|next|other) (?:one|request)[^\n]{0,30}(?:queues?|waits?)|only (?:\w+ )?(?:1|one) (?:active )?request|one (?:request )?at a time|\b(?:answered|processed|handled|served|run|executed)\b[^\n]{0,30}(?:one (?:by one|after (?:the other|another))|sequential|serial)"),
     Phrase("copies_expected", r"(?:several|two|multiple|second) (?:copies|instances|copy|instance) of (?:the|a) (?:same )?model"),
     Phrase("embedding_parallel", r"embedding[^\n]{0,60}\bparallel|\bparallel\b[^\n]{0,60}embedding"),

@@ -8,6 +8,7 @@ becomes a fact; the rest becomes a message, by the name that checks ask for.
 # ruff: noqa: E501 - a pattern is read more easily whole
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable
 
@@ -20,7 +21,7 @@ from ollamactl.core.parse import api
 KINDS = {
     "uvm_unlisted", "amdgpu_loaded", "kfd_group_foreign", "user_without_render", "disk_full", "two_servers",
     "port_published", "memory_limit", "runner_killed", "container_without_gpu", "unit_masked", "unit_disabled",
-    "unit_inactive",
+    "unit_inactive", "folder_closed", "lists_differ",
 }  # fmt: skip
 Lines = list[tuple[int, str]]
 MIB = 1 << 20
@@ -61,7 +62,8 @@ def read(lines: Lines) -> Found:
     _nvidia_smi(lines, found)
     found.memory = _free(lines)
     _api(lines, found)
-    for kind, number, text in (*_devices(lines), *_disks(lines), *_servers(lines), *_containers(lines), *_units(lines)):
+    for kind, number, text in (*_devices(lines), *_disks(lines), *_servers(lines), *_containers(lines), *_units(lines),
+                               *_folders(lines), *_lists(lines)):  # fmt: skip
         found.messages.append(LogEvent(kind=kind, text=text.strip()[:400], line=number))
     return found
 
@@ -206,3 +208,30 @@ def _units(lines: Lines) -> Iterable[tuple[str, int, str]]:
             elif word in ("disabled", "inactive"):
                 yield "unit_" + word, n, f"{command}: {word}"
         command = ""
+
+
+_FOLDER = re.compile(r"d[rwxst-]{8}(?P<others>[xtTs-])[+.@]?\s+\d+\s+(?P<owner>\S+)\s+\S+\s+\d+\s.*?\s(?P<path>/\S*)\s*$")
+_LISTED = re.compile(r"(?P<name>[\w./-]+:[\w.-]+)\s+[0-9a-f]{12}\s+[\d.]+ [KMGT]?B\s+\d+ \w+ ago")
+
+
+def _folders(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    """Folders of `ls -ld` that only their owner may pass, and that owner is somebody other than the service's user."""
+    for n, text in lines:
+        match = _FOLDER.match(text.strip())
+        if match and match["others"] in "-T" and match["owner"] != "ollama" and match["path"] != "/root":
+            yield "folder_closed", n, text
+
+
+def _lists(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    """Two `ollama list`, of which the later lacks models of the earlier though none was removed."""
+    tables: list[tuple[int, set[str]]] = []
+    for n, text in lines:
+        if re.match(r"\s*NAME\s+ID\s+SIZE\s+MODIFIED", text):
+            tables.append((n, set()))
+        elif tables and (match := _LISTED.match(text.strip())):
+            tables[-1][1].add(match["name"])
+    if any(re.search(r"ollama (?:rm|cp)\b", text) for _, text in lines):
+        return
+    for (_, before), (n, after) in itertools.pairwise(tables):
+        if len(before - after) >= 2:
+            yield "lists_differ", n, f"ollama list: {', '.join(sorted(before - after)[:4])} no longer listed"

@@ -207,7 +207,7 @@ class Splitter:
             service=service,
             unit_files=tuple(self.files) or None,
             effective=effective,
-            loaded=self.tables[-1] if self.tables else self.commands.loaded,
+            loaded=self._loaded() if self.tables else self.commands.loaded,
             gpus=self.commands.gpus,
             drivers=self.commands.drivers,
             memory=self.commands.memory,
@@ -215,6 +215,12 @@ class Splitter:
             listeners=tuple(self.listeners) or None,
             told=told if told.variables or told.messages or told.world else None,
         )
+
+    def _loaded(self) -> tuple[LoadedModel, ...]:
+        """The last table; with those of earlier ones if no model is in both: then they are no before and after."""
+        last = self.tables[-1]
+        names = [m.name for table in self.tables for m in table]
+        return last if len(set(names)) < len(names) else tuple(m for table in self.tables for m in table)
 
     def _service(self) -> Service | None:
         if len(self.show) >= 2:

@@ -7,7 +7,7 @@ import re
 
 _NAME = r"(?P<name>O?LL?AMA_\w+|OLAMA_\w+|LLAMA_ARG_\w+|CUDA_VISIBLE_DEVICES|RO?CR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|" \
         r"GGML_VK_VISIBLE_DEVICES|HSA_OVERRIDE_GFX_VERSION\w*|LD_PRELOAD|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy)"  # fmt: skip
-_VALUE = r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|(?:[^\s\"',;\\]|,(?=[^\s\"',;\\]))*)"  # a comma within a list, not after it
+_VALUE = r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|(?:[^\s\"'`,;\\]|,(?=[^\s\"'`,;\\]))*)"  # a comma within a list, not after it
 SETS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("launchctl", re.compile(rf"launchctl setenv {_NAME} {_VALUE}")),
     ("snap", re.compile(r"snap set ollama (?P<name>[a-z][a-z-]*)=(?P<value>\S+)")),

@@ -121,3 +121,13 @@ case("a variable that stays empty", "env_not_in_server_config", Log("0.3.6").con
      "`HSA_OVERRIDE_GFX_VERSION:` remains empty though the drop-in sets it\n")  # fmt: skip
 case("from a container, told", "bind_loopback_only", "docker run --rm app: [Errno 111] Connection refused\nhttp://localhost:11434 is running, I see it in the browser\n")
 case("agents and logins, told", "launchagent_needs_login", "The plist is in /Library/LaunchAgents and only works at login; it shall serve before.\n")
+case("a container and its GPU, told", "container_lost_gpu_cgroup", "The docker container fails to use the GPU after some time idle; a restart of it helps.\n")
+case("noexec, told", "tmp_noexec", "noexec on /tmp here\nError: llama runner process no longer running: 1\n")
+case("num_ctx withheld, told", "client_num_ctx_not_sent", "The editor does not forward num_ctx to the chat endpoint.\n")
+case("a reload at each turn, told", "model_reload_every_request", "I think it sends a different num_ctx each turn, so ollama has to reload the weights.\n")
+case("unloaded at each turn, told", "model_reload_every_request", "ollama unloads my model at each request of the editor\n")
+case("one by one, told", "parallel_is_one", "It queues the requests to ollama and processes them serially.\n")
+case("a cache beside a crash", "kv_cache_exceeds_vram", Log("0.3.4").config(OLLAMA_NUM_PARALLEL="2").listen().gpu("NVIDIA GeForce RTX 3060", "6.0 GiB", "4.6 GiB", cc="8.6")
+     .line("offload to cuda", 'layers.requested=-1 layers.model=33 layers.offload=0 layers.split="" memory.available="[4.6 GiB]" memory.required.full="35.3 GiB" '
+           'memory.required.partial="0 B" memory.required.kv="31.2 GiB" memory.required.allocations="[0 B]" memory.weights.total="4.1 GiB"', source="memory.go:309")
+     .text(), "Error: llama runner process has terminated: error:failed to create context with model\n")  # fmt: skip

@@ -326,6 +326,9 @@ def client_num_ctx_not_sent(signs: Signs, start: Start | None = None) -> Iterato
     fix = "sudo ollamactl apply --context-length 32768"
     if signs.has("num_ctx_on_v1"):
         yield Finding("warning", "num_ctx is sent where the API has no such field", signs.lines("num_ctx_on_v1"), fix)
+    elif signs.has("num_ctx_withheld"):
+        said = "the client's context length is not sent as num_ctx"
+        yield Finding("warning", said, signs.lines("num_ctx_withheld"), fix)
     elif signs.has("num_ctx_not_in_modelfile") and signs.has("num_ctx_expected"):
         yield Finding(
             "warning",

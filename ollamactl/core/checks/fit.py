@@ -91,7 +91,7 @@ def _sizes(load: Load) -> tuple[str, ...]:
     return (", ".join(f"{name} {gib(size)}" for name, size in kinds.items()),) if kinds else ()
 
 
-@check(weight=50, explains=("partial_offload", "discovery_ok_but_runner_cpu", "load_oom"))
+@check(weight=50, explains=("partial_offload", "discovery_ok_but_runner_cpu", "load_oom", "runner_crash_on_load"))
 def kv_cache_exceeds_vram(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The KV cache of the context that was asked for does not fit beside the model.
 

@@ -196,13 +196,13 @@ def container_lost_gpu_cgroup(signs: Signs, facts: Facts, start: Start | None = 
     """
     lost = [e for e in signs.of("nvml_failed") if "Unknown Error" in e.text]
     lost += [e for e in signs.of("cuda_init_failed") if re.search(r"\b800\b", e.text)]
+    fix = "docker restart ollama; sudo nvidia-ctk system create-dev-char-symlinks --create-all"
     if lost and not signs.has("driver_mismatch") and not signs.has("daemon_reload_done"):
-        yield Finding(
-            "error",
-            "the container lost its GPU: the device cgroup no longer allows it",
-            signs.quotes(lost),
-            "docker restart ollama; sudo nvidia-ctk system create-dev-char-symlinks --create-all",
-        )
+        said = "the container lost its GPU: the device cgroup no longer allows it"
+        yield Finding("error", said, signs.quotes(lost), fix)
+    elif signs.has("containers_lose_gpu") and not signs.has("daemon_reload_done", "suspend", "kernel:suspend"):
+        said = "a container loses its GPU while it runs: most often its device cgroup is rewritten"
+        yield Finding("warning", said, signs.lines("containers_lose_gpu"), fix)
 
 
 @check(weight=83, explains=("container_lost_gpu_cgroup", *CPU))

@@ -314,11 +314,12 @@ def tmp_noexec(signs: Signs) -> Iterator[Finding]:
         for e in signs.of("exec_denied")
         if re.search(r"/tmp|/var/tmp|runners", e.fields.get("path", "")) and "permission" in e.fields.get("why", "")
     ]
-    if found:
+    told = signs.of("tmp_noexec_told") if signs.has("runner_exit", "exec_denied", "runner_gone", "load_failed") else []
+    if found or told:
         yield Finding(
             "error",
             "/tmp is mounted noexec: the runners cannot be started",
-            signs.quotes(found),
+            signs.quotes([*found, *told]),
             "findmnt -no OPTIONS /tmp; curl -fsSL https://ollama.com/install.sh | sh",
         )
 

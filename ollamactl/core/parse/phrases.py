@@ -73,7 +73,9 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("no_reply", r"timed out after \d{5,} milliseconds with 0 (?:out of|bytes)|\b0 bytes (?:received )?(?:in|after|for) \d{2,} ?(?:s\b|sec|min)"),
     Phrase("needs_newer", r"requires a newer version of Ollama|pull model manifest: 412|may require a newer version"),
     Phrase("runner_killed", r"\bOOMKilled\b|[Ee]xit(?:ed)?(?: with)? [Cc]ode:?\s+137\b"),
-    Phrase("reloaded_each_time", r"re-?(?:load|start|initiali[sz])\w*[^\n]{0,40}\bmodel\b[^\n]{0,50}\b(?:every|each|all the)\b"
+    Phrase("reloaded_each_time", r"unload\w*[^\n]{0,30}\bmodels?\b[^\n]{0,30}\b(?:every|each)\b|(?:repeatedly|constantly|keeps?) (?:\w+ and )?re-?load\w*[^\n]{0,30}\bmodels?\b"
+           r"|re-?load\w*[^\n]{0,40}\bmodels?\b[^\n]{0,80}(?:\bcontext\b|num_ctx)|(?:different|chang\w+|var\w+) (?:num_ctx|context)[^\n]{0,80}re-?load|(?:num_ctx|context \w+)[^\n]{0,60}(?:caus\w+|result\w*|trigger\w*)[^\n]{0,60}re-?load"
+           r"|re-?(?:load|start|initiali[sz])\w*[^\n]{0,40}\bmodel\b[^\n]{0,50}\b(?:every|each|all the)\b"
            r"|\bmodel\b[^\n]{0,50}re-?load\w*[^\n]{0,50}\b(?:every|each)\b|(?:every|each) (?:\w+ ){1,6}[^\n]{0,40}\bmodel\b[^\n]{0,40}re-?load"),
     Phrase("runner_exit", r"(?:llama runner|llama-server) process (?:has terminated|no longer running)"
            r"|model runner has unexpectedly stopped|error loading (?:llama server|model)|unable to load model"),
@@ -150,7 +152,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("no_effect", r"(?:no|without(?: any)?) effect|ignor(?:ed|es|ing)|not (?:applied|honou?red|respected|used|picked up|working|work|take effect|taking effect)|does(?:n't| not) (?:work|take effect|apply|help)|won't work"),
     Phrase("serial_family", r"\b(?:qwen3-?vl|qwen3\.[56]|qwen35(?:moe)?|qwen3-?next|lfm2(?:moe)?|mllama|llama3\.2-vision|nemotron[-_ ]?(?:h|3)\w*)\b[^\n]*"),
     Phrase("parallel_forced_to_1", r"(?P<architecture>[\w.-]+) (?:models? )?(?:does(?: not|n't)|do(?: not|n't))(?: currently)? support parallel requests"),
-    Phrase("answers_in_turn", r"\bwaits? (?:for|until)[^\n]{0,60}(?:complet|finish|end|first|done|other)|(?:second|next|other) (?:one|request)[^\n]{0,30}(?:queues?|waits?)|only (?:\w+ )?(?:1|one) (?:active )?request|one (?:request )?at a time|\b(?:answered|processed|handled|served|run|executed)\b[^\n]{0,30}(?:one (?:by one|after (?:the other|another))|sequential|serial)"),
+    Phrase("answers_in_turn", r"\bwaits? (?:for|until)[^\n]{0,60}(?:complet|finish|end|first|done|other)|(?:second|next|other) (?:one|request)[^\n]{0,30}(?:queues?|waits?)|only (?:\w+ )?(?:1|one) (?:active )?request|one (?:request )?at a time|(?:process\w*|handle[sd]?|serve[sd]?|answer\w*)(?: \w+){0,3} (?:serially|sequentially|1 by 1|one by one)|\b(?:answered|processed|handled|served|run|executed)\b[^\n]{0,30}(?:one (?:by one|after (?:the other|another))|sequential|serial)"),
     Phrase("copies_expected", r"(?:several|two|multiple|second) (?:copies|instances|copy|instance) of (?:the|a) (?:same )?model"),
     Phrase("embedding_parallel", r"embedding[^\n]{0,60}\bparallel|\bparallel\b[^\n]{0,60}embedding"),
     Phrase("mlx_parallel", r"\bMLX\b[^\n]*(?:serial|parallel|n_slots|slots)"),
@@ -172,7 +174,11 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("slots_share_context", r"ctx-size[^\n]*(?:shared|divided|total)[^\n]*slots?"),
     Phrase("gfx_undiscovered", r"gfx\d+[^\n]*not (?:discovered|detected|found)"),
     Phrase("discovery_timeout", r"GPU discovery[^\n]*(?:timed? ?out|deadline|watchdog)"),
-    Phrase("containers_lose_gpu", r"containers? los(?:e|es|t|ing)[^\n]*GPU"),
+    Phrase("containers_lose_gpu", r"containers? los(?:e|es|t|ing)[^\n]*GPU"
+           r"|(?:container|docker)\b[^\n]{0,80}\b(?:fail\w*|los\w+|stop\w*|no longer|ignor\w*)\b[^\n]{0,40}GPUs?\b[^\n]{0,120}(?:\bidle\b|re-?start|some time|(?:a|few|some) (?:while|hours?|days?))"
+           r"|re-?start\w*[^\n]{0,30}containers?\b[^\n]{0,40}(?:resolv|fix|help|solv|restor)\w*[^\n]{0,80}GPU"),
+    Phrase("tmp_noexec_told", r"\bnoexec\b[^\n]{0,20}\s/tmp\b|(?<![\w/])/tmp\b[^\n]{0,60}\bnoexec\b|/tmp\b[^\n]{0,20}without exec\w+ permission"),
+    Phrase("num_ctx_withheld", r"(?:does(?: not|n't)|not|never|fails? to) (?:forward|send|pass|include|transmit)\w* (?:the |a |any )?\W?num_ctx"),
     Phrase("rocm_runner_failed", r"rocm runner[^\n]*fail"),
     Phrase("kv_size_times", r"kv_size[ =:]+(?P<total>\d+)"),
 )  # fmt: skip

@@ -131,3 +131,10 @@ case("a cache beside a crash", "kv_cache_exceeds_vram", Log("0.3.4").config(OLLA
      .line("offload to cuda", 'layers.requested=-1 layers.model=33 layers.offload=0 layers.split="" memory.available="[4.6 GiB]" memory.required.full="35.3 GiB" '
            'memory.required.partial="0 B" memory.required.kv="31.2 GiB" memory.required.allocations="[0 B]" memory.weights.total="4.1 GiB"', source="memory.go:309")
      .text(), "Error: llama runner process has terminated: error:failed to create context with model\n")  # fmt: skip
+# -- lines that were glued or cut --
+GLUED = "cuda driver library failed to get device context 800time=2026-05-04T10:00:0{}.000Z level=WARN source=gpu.go:434 msg=\"error looking up nvidia GPU memory\""
+case("words of CUDA without an end of line", "container_lost_gpu_cgroup", *(GLUED.format(n) for n in range(3)))
+case("docker's json-file, cut", "container_lost_gpu_cgroup",
+     *('{"log":"' + GLUED.format(n).replace('"', '\\"') + '\\n"' for n in range(3)))  # fmt: skip
+case("a warning of the old form in a sentence", "invalid_value", "Each command gives me \"config.go:45: WARN invalid port,  using default port=127.0.0.1 default=11434\"\n")
+case("no GPU, first releases", "no_gpu_found", "2024/02/09 00:19:57 gpu.go:39: CUDA not detected: Unable to load libnvidia-ml.so\n2024/02/09 00:19:57 routes.go:1042: no GPU detected\n")

@@ -195,7 +195,7 @@ def container_lost_gpu_cgroup(signs: Signs, facts: Facts, start: Start | None = 
     Do: restart the container; with the systemd cgroup driver make the /dev/char links.
     """
     lost = [e for e in signs.of("nvml_failed") if "Unknown Error" in e.text]
-    lost += [e for e in signs.of("cuda_init_failed") if re.search(r"\b800\b", e.text)]
+    lost += [e for e in signs.of("cuda_init_failed") if re.search(r"\b800(?!\d)", e.text)]
     fix = "docker restart ollama; sudo nvidia-ctk system create-dev-char-symlinks --create-all"
     if lost and not signs.has("driver_mismatch") and not signs.has("daemon_reload_done"):
         said = "the container lost its GPU: the device cgroup no longer allows it"

@@ -188,6 +188,7 @@ EVENTS: tuple[Event, ...] = (
     Event("device_skipped", "skipping CUDA device", "prefix", "0.30 –"),
     Event("device_skipped", "filtering device which didn't fully initialize", "prefix", "0.12.4 –, DEBUG", keep=10),
     Event("no_compatible_gpu", "no compatible GPUs were discovered"),
+    Event("no_compatible_gpu", "no GPU detected", "text", "up to 0.1.27"),
     Event("amdgpu_version_missing", "amdgpu version file missing", "text"),
     Event("rocm_library_missing", "amdgpu detected, but no compatible rocm library found", "text"),
     Event("rocm_library_missing", "unable to verify rocm library", "text"),

@@ -77,6 +77,7 @@ _SYSLOG = re.compile(  # a name without a pid only where no line of the engine c
     rb"\s*(" + _STAMP + rb") (\S+) (?:(\(?[^\s:\[\]()]+\)?)\[(\d+)\]|(kernel|ollama\S*)):(?: |$)"
 )
 _DIRT = re.compile(rb"[\x1b\0]")
+_CUT_JSON = re.compile(rb'\{"log":"(?:[^"\\]|\\.)*"(?=\s*$)')  # docker's json-file, copied without what follows
 _CUT = re.compile(  # a journal's line of which time and host were left out
     rb"[\s`>]*ollama\[\d{1,9}\]: (?=time=|\[GIN\]|\d{4}/\d\d/\d\d |[a-z_]+: |Error: )"
 )
@@ -176,7 +177,8 @@ def _from_json(line: bytes, number: int, tally: Tally) -> Entry | None:
     try:
         found = _decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        repaired = _repaired(line)
+        cut = _CUT_JSON.match(line)
+        repaired = _repaired(cut[0] + b"}" if cut else line)
         if repaired is None:
             tally.unread += 1
             return None

@@ -27,6 +27,7 @@ _INNER = re.compile(r"time=\d{4}-\d\d-\d\dT\S+ level=[A-Z]+ .*")
 _RECORD = re.compile(r"(?:level=[A-Z]+ source=\S+ msg=|msg=[\"\w]).*")
 _HEAD = re.compile(
     r"(?:(?:level=)?(?P<level>DEBUG|INFO|WARN|WARNING|ERROR)\b:?\s+)?(?:\[?(?:source=)?(?P<source>[\w/]+\.go:\d+)\]?:?\s+)?"
+    r"(?:(?P<after>DEBUG|INFO|WARN|ERROR) )?"  # as releases before 0.7 print them without OLLAMA_DEBUG
 )
 _FIELD = re.compile(r"(?:^|(?<=[\s,;(]))([A-Za-z_][\w.]*|\"loaded layers\"|\"total vram\")=")
 _LISTENING = re.compile(r"Listening on (?:\[[0-9a-fA-F:]*\]|[\w.]+):\d+ \(version [\w.+-]+\)")
@@ -67,6 +68,8 @@ def canonical(line: str) -> str | None:
     if len(line) < 10 or _WORTH.search(line) is None:
         return None
     if "time=" in line and (found := _INNER.search(line)) is not None:
+        if re.search(r"device context \d+$", line[: found.start()]):
+            return None  # the CUDA library's own words, without an end of line: they say more
         return _closed(found[0])
     if "[" in line and (found := _DMESG.search(line)) is not None:
         return f"Jan 01 00:00:00 localhost kernel: {found['said']}"
@@ -162,7 +165,8 @@ def _escaped(text: str) -> str:
 def _message(text: str) -> str | None:
     head = _HEAD.match(text)
     rest = text[head.end() :] if head else text
-    level = (head["level"] if head else "") or ""
+    rest = re.sub(r" {2,}", " ", rest)
+    level = (head["level"] or head["after"] if head else "") or ""
     source = (head["source"] if head else "") or ""
     if rest.startswith("msg="):
         return f"level={level or 'WARN'} source={source or 'sched.go:1'} {rest}"

@@ -125,8 +125,8 @@ def measured(loads_: list[Load]) -> list[tuple[Load, Any]]:
     return answers
 
 
-# Toys whose widths make the engine itself stop; named, so that no other can hide behind them. The kimi-linear ones stop
-# only with an odd number of slots (GGML_ASSERT(ggml_can_repeat(b, a))), which the model at its real widths takes.
+# Toys whose widths make the engine itself stop; named, so that no other can hide behind them. The kimi-linear ones
+# stop only with 3 or 5 slots (GGML_ASSERT(ggml_can_repeat(b, a))), which the model at its real widths takes.
 STOPS = {"afmoe-c", "bailingmoe2-b", "kimi-linear-a", "kimi-linear-c", "llama4-b"}
 
 
@@ -284,8 +284,8 @@ def test_partial_offload(folder: Path) -> None:
         weights = sum(t.bytes for t in prediction.terms if t.name == "weights" and t.device == 0)
         assert abs(weights - answer[0][0]) <= 64 * 1024, load
     assert len(pairs) >= 20
-    assert_close(pairs, 0.05, 0.90)
-    assert sum(held) >= 0.85 * len(held)
+    assert_close(pairs, 0.05, 0.95)
+    assert sum(held) >= 0.95 * len(held)
 
 
 def fits(folder: Path, count: int) -> Iterator[tuple[Load, Hyper, Request, tuple[Device, ...], int]]:

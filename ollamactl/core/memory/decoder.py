@@ -224,13 +224,15 @@ class Builder:
             fused = False
             if "attn_gate.weight" in block.widths:
                 gate = self.same(self.matrix(block.widths["attn_gate.weight"], cur, block, "attn_gate"))
-        q = self.head_norm(q, block, "attn_q_norm.weight", (layer.key, heads, tok))
-        k = self.head_norm(k, block, "attn_k_norm.weight", (layer.key, kv, tok))
+        if not self.hyper.family.turned_norm:
+            q = self.head_norm(q, block, "attn_q_norm.weight", (layer.key, heads, tok))
+            k = self.head_norm(k, block, "attn_k_norm.weight", (layer.key, kv, tok))
         if layer.swa or not self.hyper.family.rope_windowed:
-            q = self.roped(q, (layer.key, heads, tok), q_width, fused)
-            k = self.roped(k, (layer.key, kv, tok), k_width, fused)
+            q = self.roped(q, (layer.key, heads, tok), q_width, layer.swa)
+            k = self.roped(k, (layer.key, kv, tok), k_width, layer.swa)
         if self.hyper.family.turned_norm:
-            q, k = self.same(q), self.same(k)
+            q = self.head_norm(q, block, "attn_q_norm.weight", (layer.key, heads, tok))
+            k = self.head_norm(k, block, "attn_k_norm.weight", (layer.key, kv, tok))
         if self.hyper.family.normed_v:
             v = self.same(v)
         if self.hyper.family.scaled_q:
@@ -248,11 +250,15 @@ class Builder:
             normed = self.normed(tensor)
         return self.weigh(self.same(normed), block, name)
 
-    def roped(self, tensor: Tensor, layout: tuple[int, ...], width: int, fused: bool) -> Tensor:
+    def roped(self, tensor: Tensor, layout: tuple[int, ...], width: int, windowed: bool) -> Tensor:
         row = self.hyper.family
         if not row.rope or (row.rope_switch and not self.hyper.keys.get("rope.scaling.finetuned", 1)):
             return tensor
-        return Tensor(F * width * self.tok, (tensor, self.positions), inplace=True, layout=layout)
+        turned = Tensor(F * width * self.tok, (tensor, self.positions), inplace=True, layout=layout)
+        if self.hosted and self.hyper.weights.other and not (row.per_layer_input and windowed):
+            # factors of the rotation, which are one tensor for all blocks
+            turned.weight = self.borrowed.setdefault((-1, "rope"), Tensor(self.hyper.weights.other))
+        return turned
 
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, layer: Layer, block: Block, fused: bool, gate: Tensor | None = None
@@ -280,9 +286,11 @@ class Builder:
         q = self.view(self.view(q, "q4"), "q4p")
         cells = graph.cells.swa if layer.swa else graph.cells.full
         out = heads * layer.value
-        kept_k = self.cached(layer.k, graph.type_k, cells)
-        kept_v = self.cached(layer.v, graph.type_v, cells)
-        if graph.attend_on_host:
+        keeper, away = self.keeper(layer)
+        on_host = graph.attend_on_host or recurrent.attends_on_host(self.hyper, self.part.hosted, self.number)
+        kept_k = self.cached(keeper.k, graph.type_k, cells, away and not on_host)
+        kept_v = self.cached(keeper.v, graph.type_v, cells, away and not on_host)
+        if on_host:
             cur = self.from_host(q, out)
         elif graph.flash:
             kept_k = self.cast(kept_k, graph.type_k, layer.k, cells)
@@ -326,9 +334,17 @@ class Builder:
         stored.on_host = self.hosted
         return stored
 
-    def cached(self, width: int, kind: str, cells: int) -> tuple[Tensor, ...]:
-        """A copy of one layer's cache where it lies in host memory."""
-        if not self.hosted or not width:
+    def keeper(self, layer: Layer) -> tuple[Layer, bool]:
+        """The block whose cache one reads, and whether that lies elsewhere. Late blocks read that of the last block of
+        their kind which keeps one (llama_model::create_memory, reuse)."""
+        if layer.k or self.hyper.family.cache != "from-start":
+            return layer, self.hosted
+        number = sum(bool(other.k) for other in self.hyper.layers) - (2 if layer.swa else 1)
+        return self.hyper.layers[number], number in self.part.hosted or number not in self.part.blocks
+
+    def cached(self, width: int, kind: str, cells: int, away: bool) -> tuple[Tensor, ...]:
+        """A copy of one layer's cache where that lies in other memory."""
+        if not away or not width:
             return ()
         tensor = Tensor(row_bytes(kind, width) * cells * self.graph.cells.streams)
         self.inputs.append(tensor)
@@ -657,7 +673,9 @@ def _sample(hyper: Hyper, part: Part) -> list[int]:
     the host, where the search for the layers that fit needs many graphs.
     """
     drifts = hyper.family.recurrent or hyper.family.indexer
-    if drifts and not part.hosted and not part.hosted_experts:
+    # Copies of a cache that several blocks read add up.
+    shares = hyper.family.cache == "from-start" and (bool(part.hosted) or len(part.blocks) < hyper.blocks)
+    if shares or (drifts and not part.hosted and not part.hosted_experts):
         return list(part.blocks)
     seen: dict[tuple[object, ...], int] = {}
     kept = []

@@ -42,6 +42,8 @@ class PerLayer:
                 made.weight = Tensor(b.hyper.weights.blocks[0] - sum(b.hyper.block_tensors[0].sizes.values()))
             made = b.same(made)
             made = b.same(b.same(b.view(made, (self.width, self.total // self.width, b.tok))))
+            if b.hosted:
+                made.weight = Tensor(F * self.width)
             made = b.same(b.same(made, self.table))
             self.made = b.make(self.total, b.view(made, "perm"), rows=b.tok)
         return self.made

@@ -62,7 +62,7 @@ class Indexer:
             q = b.make(self.heads * self.width, self.turn, q)
             weights = b.weigh(b.make(self.heads, cur), block, "indexer.proj.weight")
             weights = b.make(self.heads, b.view(weights, "w4"))
-            kept = b.cached(layer.index_k, b.graph.type_k, at.full)
+            kept = b.cached(layer.index_k, b.graph.type_k, at.full, b.hosted)
             scores = Tensor(F * at.full * tok, (b.view(q, "q4"), *kept, weights, self.mask))
             top = Tensor(4 * self.most * tok, (scores,))
             self.chosen = Tensor(top.size, (top,))

@@ -73,7 +73,7 @@ def _attend_latent(
     nodes.expand(k)
     nodes.expand(b.store(k, "k2d", b.index[False][0]))
     cells = graph.cells.full
-    kept_k, kept_v = b.cached(layer.k, graph.type_k, cells), b.cached(layer.k, graph.type_k, cells)
+    kept_k, kept_v = b.cached(layer.k, graph.type_k, cells, b.hosted), b.cached(layer.k, graph.type_k, cells, b.hosted)
     for copy in kept_v:  # values are the front of the same rows
         copy.size -= row_bytes(graph.type_k, layer.k - lora)
     q = b.view(b.view(q, "q4"), "q4p")

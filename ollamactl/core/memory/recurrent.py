@@ -106,16 +106,33 @@ def reads_early(hyper: Hyper, index: int) -> bool:
     return hyper.family.recurrent not in ("", "delta") and index < hyper.blocks and bool(hyper.layers[index].r)
 
 
+def _states_after(hyper: Hyper, index: int) -> int | None:
+    """The block whose states are read right after the attention of another, before what comes of that; None: none."""
+    layer = hyper.layers[index]
+    if not layer.k or layer.r or hyper.block_tensors[index].experts:
+        return None
+    after = index + 1
+    while after < hyper.blocks and not (
+        hyper.layers[after].k or hyper.layers[after].r or hyper.block_tensors[after].experts
+    ):
+        after += 1
+    return after if reads_early(hyper, after) else None
+
+
+def attends_on_host(hyper: Hyper, hosted: frozenset[int], index: int) -> bool:
+    """Whether the attention of a block in host memory is evaluated there, between reads of states in host memory."""
+    return index in hosted and _states_after(hyper, index) in hosted
+
+
 def loses_flash_attention(hyper: Hyper, hosted: list[bool]) -> bool:
     """Whether an attention that is left to the engine ends off, by where the blocks are (llama_context's check).
 
-    The attention of a block in host memory, followed by states on a device, would be evaluated on the device.
+    The attention of a block in host memory, followed by states on a device, would be evaluated on the device. Blocks
+    between them that are only a dense feed-forward change nothing: theirs is asked for after the states.
     """
-    return any(
-        host and not after and hyper.layers[index].k and not hyper.layers[index].r
-        and not hyper.block_tensors[index].experts and reads_early(hyper, index + 1)
-        for index, (host, after) in enumerate(pairwise(hosted))
-    )  # fmt: skip
+
+    after = (_states_after(hyper, index) for index, host in enumerate(hosted) if host)
+    return any(index is not None and not hosted[index] for index in after)
 
 
 def mixes_devices(hyper: Hyper, places: tuple[int, ...]) -> bool:

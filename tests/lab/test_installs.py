@@ -13,7 +13,7 @@ import pytest
 from tests.lab import docker, ollama
 from tests.lab.machine import Machine
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(600)]  # the engine's programs are fetched first
 
 
 @pytest.fixture(scope="module")

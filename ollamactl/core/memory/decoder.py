@@ -335,12 +335,9 @@ class Builder:
         return stored
 
     def keeper(self, layer: Layer) -> tuple[Layer, bool]:
-        """The block whose cache one reads, and whether that lies elsewhere. Late blocks read that of the last block of
-        their kind which keeps one (llama_model::create_memory, reuse)."""
-        if layer.k or self.hyper.family.cache != "from-start":
-            return layer, self.hosted
-        number = sum(bool(other.k) for other in self.hyper.layers) - (2 if layer.swa else 1)
-        return self.hyper.layers[number], number in self.part.hosted or number not in self.part.blocks
+        """The block whose cache one reads, and whether that lies in other memory."""
+        number, away = _keeper(self.hyper, self.part, self.number)
+        return (layer, self.hosted) if number == self.number else (self.hyper.layers[number], away)
 
     def cached(self, width: int, kind: str, cells: int, away: bool) -> tuple[Tensor, ...]:
         """A copy of one layer's cache where that lies in other memory."""
@@ -664,18 +661,29 @@ MIXERS = {
 BLOCKS = {"both": hybrid.both, "single": hybrid.single, "rwkv": rwkv.block}
 
 
+def _keeper(hyper: Hyper, part: Part, number: int) -> tuple[int, bool]:
+    """The block whose cache another reads, and whether it is another in other memory.
+
+    Late blocks read that of the last block of their kind which keeps one (llama_model::create_memory, reuse).
+    """
+    layer = hyper.layers[number]
+    if layer.k or hyper.family.cache != "from-start":
+        return number, False
+    keeper = sum(bool(other.k) for other in hyper.layers) - (2 if layer.swa else 1)
+    return keeper, keeper in part.hosted or keeper not in part.blocks
+
+
 def _sample(hyper: Hyper, part: Part) -> list[int]:
     """Enough blocks to reach the peak: the allocator repeats itself after a few of a kind, and the last differs.
 
-    Each kind of block keeps its first three, in their order, after what came before them. Where recurrent blocks are
+    Each kind of block keeps its first three, in their order, after what came before them, and all whose copies of a
+    cache in other memory add up. Where recurrent blocks are
     mixed with others, or blocks give back what they were handed at the start, gaps drift through the buffer for
     longer: all of them are followed, unless a part of them is on
     the host, where the search for the layers that fit needs many graphs.
     """
     drifts = hyper.family.recurrent or hyper.family.indexer
-    # Copies of a cache that several blocks read add up.
-    shares = hyper.family.cache == "from-start" and (bool(part.hosted) or len(part.blocks) < hyper.blocks)
-    if shares or (drifts and not part.hosted and not part.hosted_experts):
+    if drifts and not part.hosted and not part.hosted_experts:
         return list(part.blocks)
     seen: dict[tuple[object, ...], int] = {}
     kept = []
@@ -685,7 +693,7 @@ def _sample(hyper: Hyper, part: Part) -> list[int]:
         kind = (hash(layer), id(block), number in part.hosted, number in part.hosted_experts)
         key = (*kind, before)
         seen[key] = seen.get(key, 0) + 1
-        if seen[key] <= 3 or number == part.blocks[-1]:
+        if seen[key] <= 3 or number == part.blocks[-1] or (layer.heads and _keeper(hyper, part, number)[1]):
             kept.append(number)
         before = kind
     return kept

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ollamactl.core.memory.model import Block, Layer
 
 F = 4
+OFFLOADED = 32  # rows of a batch from which on a device borrows a matrix of the host
 
 
 def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
@@ -72,6 +73,8 @@ def _attend_latent(
     nodes.expand(v)
     nodes.expand(k)
     nodes.expand(b.store(k, "k2d", b.index[False][0]))
+    if b.hosted and b.indexer is None and tok // graph.cells.streams < OFFLOADED:  # so is the matrix after attention
+        return b.matrix(b.hyper.embedding, b.from_host(q, out), block, "attn_output")
     cells = graph.cells.full
     kept_k, kept_v = b.cached(layer.k, graph.type_k, cells, b.hosted), b.cached(layer.k, graph.type_k, cells, b.hosted)
     for copy in kept_v:  # values are the front of the same rows

@@ -67,7 +67,7 @@ def _candidate(package: str) -> bool:
 
 def machine() -> Machine:
     """A machine that an engine can run in, not booted yet."""
-    return Machine(nspawn=NSPAWN, share=[programs(), plugin()])
+    return Machine(nspawn=NSPAWN)
 
 
 def setup(machine: Machine) -> None:

@@ -67,6 +67,7 @@ def _candidate(package: str) -> bool:
 
 def machine() -> Machine:
     """A machine that an engine can run in, not booted yet."""
+    programs(), plugin()  # there before the machine looks
     return Machine(nspawn=NSPAWN)
 
 

@@ -271,7 +271,7 @@ class Machine:
                 *credentials,
                 "--",
                 "env",
-                "--default-signal=INT,QUIT,PIPE",
+                "--default-signal=HUP,INT,QUIT,PIPE",
                 f"--chdir={cwd or home.get('HOME', '/root')}",
                 *map(str, argv),
             ],

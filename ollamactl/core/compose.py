@@ -6,7 +6,6 @@ it reads `compose.override.yaml` by itself, so that is ours. `!reset` takes a ke
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -46,7 +45,7 @@ def managed(text: str | None) -> Managed:
             if found["value"] is None:
                 unset.append(found[1])
             else:
-                values[found[1]] = json.loads(found["value"]).replace("$$", "$")
+                values[found[1]] = msgspec.json.decode(found["value"], type=str).replace("$$", "$")
     return Managed(values, tuple(unset))
 
 
@@ -55,7 +54,12 @@ def quoted(value: str) -> str:
     that YAML can't hold."""
     if re.search("[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]", value):
         raise ValueError("a control character or bytes that are no text")
-    return json.dumps(value.replace("$", "$$"), ensure_ascii=False)
+    return escaped(value)
+
+
+def escaped(value: str) -> str:
+    """The same for a text to be read: what YAML can't hold is shown in its stead."""
+    return msgspec.json.encode(value.encode("utf-8", "replace").decode().replace("$", "$$")).decode()
 
 
 def argv(project: Compose, files: tuple[str, ...], *words: str) -> tuple[str, ...]:

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Callable
 
 import msgspec
 
-from ollamactl.core.compose import argv, override_file
+from ollamactl.core.compose import argv, escaped, override_file
 from ollamactl.core.facts import Compose, Container, Facts, Install, Service, System
 from ollamactl.core.plan import Request
 
@@ -135,7 +134,7 @@ def _compose(found: Install, box: Container | None, request: Request, facts: Fac
         return _container(found, box, request, facts)
     project = box.compose
     lines = ["services:", f"  {project.service}:", "    environment:"]
-    lines += [f"      {n}: {json.dumps(_shown(n, v, request))}" for n, v in request.set.items()]
+    lines += [f"      {n}: {escaped(_shown(n, v, request))}" for n, v in request.set.items()]
     lines += [f"      {n}: !reset null" for n in _gone(request)]
     said = f"{box.name} belongs to the compose project {project.project}: its variables stand in the project's files"
     where = override_file(project)

@@ -23,6 +23,7 @@ from ollamactl.host import files
 from ollamactl.host.files import Image
 
 FOLDER = "/var/lib/ollamactl"
+FRONT = "nginx.service"  # the unit of a front's entries
 Kind = Literal["apply", "rollback", "reset", "tune", "front"]
 Outcome = Literal["open", "applied", "restored", "not-restored"]
 

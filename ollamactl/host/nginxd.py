@@ -19,10 +19,10 @@ from ollamactl.core.source import Host, command
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import files, http
 from ollamactl.host.files import Image
-from ollamactl.host.journal import Entry
+from ollamactl.host.journal import FRONT, Entry
 from ollamactl.host.serving import Manager
 
-UNIT = "nginx.service"
+UNIT = FRONT
 MAIN = "/etc/nginx/nginx.conf"
 CONF = "/etc/nginx/conf.d/ollamactl-front.conf"
 MARK = "/.ollamactl"

@@ -14,7 +14,7 @@ from ollamactl.core.feeds import Collector
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.plan import RUNS
 from ollamactl.errors import Exit, Failure
-from ollamactl.host import journal, nginxd, serving
+from ollamactl.host import journal, serving
 from ollamactl.host.context import Context, Interrupted, Lost, Result, signals_wait
 from ollamactl.host.journal import Entry
 from ollamactl.host.serving import VERIFY, LoadFailed, NotServing, gather
@@ -46,14 +46,16 @@ def undo(ctx: Context, entry: Entry) -> Undone:
     if failed:
         found.commands.append(AGAIN)
     try:
-        if entry.unit == nginxd.UNIT:
+        if entry.unit == journal.FRONT:
+            from ollamactl.host import nginxd  # only where a front is undone
+
             nginxd.restore(ctx.manager, entry, ctx.timeout)
         else:
             ctx.manager.reload(entry.kept, entry.unit)
             _restore_service(ctx, entry, found)
     except Exception as error:  # whatever it is: the transaction stays open, and it is said
         said = mismatches(error)[0].text
-        first = ("sudo nginx -t",) if entry.unit == nginxd.UNIT else ()
+        first = ("sudo nginx -t",) if entry.unit == journal.FRONT else ()
         found.problem(said, *first, *ctx.manager.restart_commands(entry.unit), AGAIN)
     if not found.problems and not found.conflicts:
         ctx.report.undone("previous settings restored and verified", time.monotonic() - began)

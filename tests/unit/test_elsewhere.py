@@ -7,7 +7,8 @@ import shlex
 import msgspec
 import pytest
 
-from ollamactl.core.compose import override_file
+from ollamactl.core.compose import MARK, managed, override_file, quoted
+from ollamactl.core.dropin import Managed
 from ollamactl.core.elsewhere import RULES, Advice, advice, of_unit, run_line
 from ollamactl.core.facts import Compose, Container, Facts, Install, Port, Service, System, Way
 from ollamactl.core.plan import Request
@@ -122,6 +123,22 @@ def test_a_compose_project_gets_lines_for_its_override_file_and_a_command_that_n
         "-f /srv/ai/compose.override.yaml up -d llm"
     )
     assert found.undo[0] == "rm /srv/ai/compose.override.yaml"
+
+
+def test_values_that_a_compose_file_can_not_hold_are_shown_and_refused() -> None:
+    box = msgspec.structs.replace(BOX, compose=compose("/srv/ai/compose.yaml"))
+    odd = Request(set={"OLLAMA_ORIGINS": "a\x01\udcff$b"})
+    assert '      OLLAMA_ORIGINS: "a\\u0001?$$b"' in lines(asked(odd, given("compose", box=box)))
+    for text in ("\x01", "\udcff", "\x7f"):
+        with pytest.raises(ValueError):
+            quoted(text)
+
+
+@pytest.mark.parametrize("value", ["", "a b", '"', "\\", "$", "$$", "${X}", "é ☃", "#", ": ", "{{x}}", "'"])
+def test_what_our_compose_file_holds_is_read_back(value: str) -> None:
+    text = f"{MARK} x\nservices:\n  llm:\n    environment:\n      X: {quoted(value)}\n      Y: !reset null\n"
+    assert managed(text) == Managed({"X": value}, ("Y",))
+    assert managed(text.removeprefix("#")) == Managed()
 
 
 def test_a_user_unit_gets_a_drop_in_of_its_own() -> None:

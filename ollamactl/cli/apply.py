@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,9 +14,8 @@ from ollamactl.cli.common import (
     chosen_unit,
     command_line,
     json_option,
-    manager_of,
     need,
-    recorded_command,
+    transaction,
     unit_option,
 )
 from ollamactl.core import plan as planning
@@ -29,7 +27,6 @@ from ollamactl.core.plan import Plan, Request
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import apply as changing
 from ollamactl.host.apply import Context, Result
-from ollamactl.host.journal import Store
 from ollamactl.host.live import LiveHost
 from ollamactl.report import screens
 from ollamactl.report.text import Terminal
@@ -157,29 +154,19 @@ def _apply(
     run = _Run(host, unit, request, screen)
     if check:
         return screen.finish(run.plan_now(), None, as_json, check=True)
-    store = Store()
-    with changing.signals_raise():
-        try:
-            with store.lock(recorded_command(), how.wait, screen.waiting):
-                manager, user = manager_of(host, store, unit), os.environ.get("SUDO_USER", "")
-                context = Context(
-                    host, manager, store, screen, recorded_command(), user, how.timeout, how.start, how.watch
-                )
-                changing.recover_first(context, screen.interrupted_before)
-                context = msgspec.structs.replace(context, manager=manager_of(host, store, unit))
-                plan = run.plan_now()
-                if plan.refused or (plan.empty and not how.start and not request.models):
-                    return screen.finish(plan, None, as_json)
-                if plan.empty and plan.running:
-                    proven = changing.prove(context, plan, run.facts, request.models)
-                    run.remember(proven)
-                    return screen.finish(plan, proven, as_json)
-                screen.plan(plan, run.facts)
-                _drain(context, plan, how.drain, how.cut, screen)
-                result = changing.change(context, plan, run.facts, request.models)
-                run.remember(result)
-        except changing.Interrupted as stopped:
-            raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
+    with transaction(host, unit, screen, how.wait, how.timeout) as opened:
+        context = msgspec.structs.replace(opened, start=how.start, watch=how.watch)
+        plan = run.plan_now()
+        if plan.refused or (plan.empty and not how.start and not request.models):
+            return screen.finish(plan, None, as_json)
+        if plan.empty and plan.running:
+            proven = changing.prove(context, plan, run.facts, request.models)
+            run.remember(proven)
+            return screen.finish(plan, proven, as_json)
+        screen.plan(plan, run.facts)
+        _drain(context, plan, how.drain, how.cut, screen)
+        result = changing.change(context, plan, run.facts, request.models)
+        run.remember(result)
     return screen.finish(plan, result, as_json)
 
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
 from ollamactl.core.feeds import Collector
 from ollamactl.core.source import Host, Missing
 from ollamactl.errors import Exit, Failure
 
 if TYPE_CHECKING:
-    from ollamactl.core.source import Host
+    from ollamactl.host.context import Context
     from ollamactl.host.journal import Store
     from ollamactl.host.serving import Manager
+    from ollamactl.report.screens import Apply
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -153,3 +156,24 @@ def manager_of(host: Host, store: Store, unit: str) -> Manager:
 
     entry = store.open_entry()
     return platforms.of(host, entry.unit if entry is not None else unit).manager(host)
+
+
+@contextlib.contextmanager
+def transaction(host: Host, unit: str, screen: Apply, wait: float, timeout: float) -> Iterator[Context]:
+    """The lock, held; a change that was interrupted has been undone. Raises Failure where a signal stops what follows
+    before anything is touched: later ones are the transaction's own."""
+    import os
+
+    from ollamactl.host import apply as changing
+    from ollamactl.host.journal import Store
+
+    store, command, user = Store(), recorded_command(), os.environ.get("SUDO_USER", "")
+    with changing.signals_raise():
+        try:
+            with store.lock(command, wait, screen.waiting):
+                manager = manager_of(host, store, unit)
+                context = changing.Context(host, manager, store, screen, command, user, timeout)
+                changing.recover_first(context, screen.interrupted_before)
+                yield msgspec.structs.replace(context, manager=manager_of(host, store, unit))
+        except changing.Interrupted as stopped:
+            raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None

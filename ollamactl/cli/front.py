@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ollamactl.cli.common import command_line, json_option, recorded_command, this_server, unit_option
+from ollamactl.cli.common import command_line, json_option, this_server, transaction, unit_option
 from ollamactl.core.feeds import Collector
 from ollamactl.core.queueing import Service
 from ollamactl.errors import Exit, Failure
@@ -159,8 +159,7 @@ def _install(
     as_json: bool,
 ) -> int:
     """Through the transaction; the exit code."""
-    from ollamactl.host import apply as changing
-    from ollamactl.host.journal import Store
+    from ollamactl.host import nginxd
     from ollamactl.platforms import linux, nginx, nginx_install
     from ollamactl.report import front as report
     from ollamactl.report import screens
@@ -169,28 +168,21 @@ def _install(
     linux.must_be_root(command_line())
     _files_are_there(front)
     screen = screens.Apply(Terminal(), quiet=as_json, command="front")
-    store, host = Store(), LiveHost()
-    with changing.signals_raise():
-        try:
-            with store.lock(recorded_command(), wait, screen.waiting):
-                manager, user = linux.manager(host), os.environ.get("SUDO_USER", "")
-                context = changing.Context(host, manager, store, screen, recorded_command(), user, timeout)
-                changing.recover_first(context, screen.interrupted_before)
-                new = nginx_install.new_keys(front.keys_file) if front.auth == "keys" else None
-                asked = model or _loaded(front)
-                report.opening(screen, front)
-                result = nginx_install.change(
-                    context,
-                    text,
-                    None if new is None else (front.keys_file, new),
-                    "front",
-                    lambda: nginx_install.prove(context, front, _login(front, password_file), asked),
-                )
-                if nginx.goes_around(_config(host, unit).get("OLLAMA_HOST", "")):
-                    screen.note("Ollama itself can be reached from outside, around the front: "
-                                "sudo ollamactl apply --host 127.0.0.1:11434")  # fmt: skip
-        except changing.Interrupted as stopped:
-            raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
+    host = LiveHost()
+    with transaction(host, nginxd.UNIT, screen, wait, timeout) as context:
+        new = nginx_install.new_keys(front.keys_file) if front.auth == "keys" else None
+        asked = model or _loaded(front)
+        report.opening(screen, front)
+        result = nginx_install.change(
+            context,
+            text,
+            None if new is None else (front.keys_file, new),
+            "front",
+            lambda: nginx_install.prove(context, front, _login(front, password_file), asked),
+        )
+        if nginx.goes_around(_config(host, unit).get("OLLAMA_HOST", "")):
+            screen.note("Ollama itself can be reached from outside, around the front: "
+                        "sudo ollamactl apply --host 127.0.0.1:11434")  # fmt: skip
     return report.end(screen, front, result, as_json)
 
 
@@ -198,28 +190,20 @@ def roll_back(entry: Callable[[], Entry], check: bool, timeout: float, wait: flo
     """The front as it was before one of its changes; the exit code. `entry` is asked with the lock held."""
     from ollamactl.host import apply as changing
     from ollamactl.host import nginxd
-    from ollamactl.host.journal import Store
-    from ollamactl.platforms import linux, nginx_install
+    from ollamactl.platforms import nginx_install
     from ollamactl.report import front as report
     from ollamactl.report import screens
     from ollamactl.report.text import Terminal
 
     screen = screens.Apply(Terminal(), quiet=as_json, command="rollback")
-    store, host = Store(), LiveHost()
-    with changing.signals_raise():
-        try:
-            with store.lock(recorded_command(), wait, screen.waiting):
-                manager, user = linux.manager(host), os.environ.get("SUDO_USER", "")
-                context = changing.Context(host, manager, store, screen, recorded_command(), user, timeout)
-                changing.recover_first(context, screen.interrupted_before)
-                text = nginx_install.before_of(entry(), store)
-                if check:
-                    screen.note(f"{nginxd.CONF} would be {'as it was' if text else 'gone'}; nothing was touched")
-                    result = changing.Result(status="unchanged", entry=0)
-                else:
-                    result = nginx_install.change(context, text, None, "rollback", lambda: None)
-        except changing.Interrupted as stopped:
-            raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
+    host = LiveHost()
+    with transaction(host, nginxd.UNIT, screen, wait, timeout) as context:
+        text = nginx_install.before_of(entry(), context.store)
+        if check:
+            screen.note(f"{nginxd.CONF} would be {'as it was' if text else 'gone'}; nothing was touched")
+            result = changing.Result(status="unchanged", entry=0)
+        else:
+            result = nginx_install.change(context, text, None, "rollback", lambda: None)
     return report.rolled_back(screen, result, as_json)
 
 

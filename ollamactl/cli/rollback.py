@@ -9,7 +9,15 @@ import click
 import msgspec
 
 from ollamactl import platforms
-from ollamactl.cli.common import chosen_unit, command_line, json_option, manager_of, recorded_command, unit_option
+from ollamactl.cli.common import (
+    chosen_unit,
+    command_line,
+    json_option,
+    manager_of,
+    recorded_command,
+    transaction,
+    unit_option,
+)
 from ollamactl.cli.history import numbered
 from ollamactl.cli.restoring import Planned, everything, since
 from ollamactl.core.feeds import Collector
@@ -133,27 +141,20 @@ def _run(
     first: Callable[[Context | None, screens.Apply], None] = lambda context, screen: None,
 ) -> int:
     """`first`: what else is changed before, with the lock held; told without a context where it is only checked."""
-    store = Store()
     screen = screens.Apply(Terminal(), quiet=as_json, diff=diff, command=kind)
     if check:
         first(None, screen)
         plan, screen.facts, _ = plan_it(LiveHost(), screen)
         return screen.finish(plan, None, as_json, check=True)
-    with changing.signals_raise():
-        try:
-            with store.lock(recorded_command(), wait, screen.waiting):
-                context = _context(store, screen, timeout)
-                changing.recover_first(context, screen.interrupted_before)
-                first(context, screen)
-                plan, facts, images = plan_it(context.host, screen)
-                screen.facts = facts
-                if plan.refused or plan.empty:
-                    return screen.finish(plan, None, as_json)
-                context = msgspec.structs.replace(context, manager=manager_of(context.host, store, plan.unit))
-                screen.plan(plan, facts)
-                result = changing.change(context, plan, facts, (), kind, images)
-        except changing.Interrupted as stopped:
-            raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
+    with transaction(LiveHost(), "", screen, wait, timeout) as context:
+        first(context, screen)
+        plan, facts, images = plan_it(context.host, screen)
+        screen.facts = facts
+        if plan.refused or plan.empty:
+            return screen.finish(plan, None, as_json)
+        context = msgspec.structs.replace(context, manager=manager_of(context.host, context.store, plan.unit))
+        screen.plan(plan, facts)
+        result = changing.change(context, plan, facts, (), kind, images)
     return screen.finish(plan, result, as_json)
 
 

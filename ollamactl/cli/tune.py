@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import time
 
@@ -16,10 +15,9 @@ from ollamactl.cli.common import (
     color_option,
     command_line,
     json_option,
-    manager_of,
     need,
     outputs,
-    recorded_command,
+    transaction,
     unit_option,
     write_file,
 )
@@ -32,10 +30,7 @@ from ollamactl.core.settings import MAX_SLOTS, REGISTRY
 from ollamactl.core.sizing import AUTO_MOST
 from ollamactl.core.tune import Step, counts, forecast
 from ollamactl.errors import Exit, Failure
-from ollamactl.host import apply as changing
 from ollamactl.host import measured, modelfiles, probing, tuning
-from ollamactl.host.apply import Context
-from ollamactl.host.journal import Store
 from ollamactl.host.live import LiveHost
 from ollamactl.report import envelope, screens
 from ollamactl.report import tune as report
@@ -99,7 +94,7 @@ def tune(
     contexts = token_counts(context_length)
     if len(contexts) > 1:
         raise Failure("--context-length: one at a time", hint="--context-length 8k", code=Exit.USAGE, id="usage")
-    host, store = LiveHost(), Store()
+    host = LiveHost()
     platforms.of(host, unit).may_change(host, unit, command_line())
     out = Terminal(colour=False if no_color else None)
     screen = screens.Apply(out, quiet=as_json, command="tune")
@@ -113,19 +108,11 @@ def tune(
         time_limit=time_limit,
         seed=secrets.randbelow(2**31),
     )
-    with changing.signals_raise():
-        try:
-            with store.lock(recorded_command(), wait, screen.waiting):
-                manager, user = manager_of(host, store, unit), os.environ.get("SUDO_USER", "")
-                context = Context(host, manager, store, screen, recorded_command(), user, timeout)
-                changing.recover_first(context, screen.interrupted_before)
-                context = msgspec.structs.replace(context, manager=manager_of(host, store, unit))
-                subject = run.subject(most, limits, wanted)
-                if not as_json:
-                    report.opening(out, run.facts, subject, run.slots_now)
-                found = tuning.tune(context, subject, run.plan_at, keep, run.begins)
-        except changing.Interrupted as stopped:
-            raise Failure(f"interrupted by {stopped}; nothing was changed", id="interrupted") from None
+    with transaction(host, unit, screen, wait, timeout) as context:
+        subject = run.subject(most, limits, wanted)
+        if not as_json:
+            report.opening(out, run.facts, subject, run.slots_now)
+        found = tuning.tune(context, subject, run.plan_at, keep, run.begins)
     done = report.Report(
         unit=run.unit_name,
         subject=subject,

@@ -6,13 +6,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from ollamactl.core.facts import Container, Effective, Install, Origin, Process, UnitName, Variable
+from ollamactl.core.facts import Container, Effective, Install, Origin, Process, UnitName, Variable, Way
 from ollamactl.core.feeds.collector import Collector, Unknown, ahead, feed
 from ollamactl.core.parse import containers as parsing
 from ollamactl.core.parse.cgroup import Home, home
 from ollamactl.core.source import Missing, Source, command, stat
 
 ENGINES: tuple[Literal["docker", "podman"], ...] = ("docker", "podman")
+INITS: dict[str, Way] = {"openrc": "openrc", "runit": "runit"}
 HEAD_BYTES = 512 << 10  # of the log of one container's start: its first lines tell the settings
 TAIL_LINES = 4000
 
@@ -112,9 +113,9 @@ def _of_server(server: Process, where: Home, init: str) -> Install:
     if where.owner in ("docker", "podman", "quadlet", "kubernetes", "lxc"):
         why = f"{said} in a container of {where.owner}"
         return Install(way=where.owner, name=where.name[:12], pid=server.pid, uid=where.uid, running=True, why=why)
-    if init in ("openrc", "runit") and server.ppid == 1:
+    if (way := INITS.get(init)) is not None and server.ppid == 1:
         why = f"{said} below {init}"
-        return Install(way=init, name="ollama", pid=server.pid, uid=server.uid, running=True, why=why)  # type: ignore[arg-type]
+        return Install(way=way, name="ollama", pid=server.pid, uid=server.uid, running=True, why=why)
     why = f"{said}, started by hand" + (f" as {server.user}" if server.user else "")
     return Install(way="hand", name=" ".join(server.argv), pid=server.pid, uid=server.uid, running=True, why=why)
 

@@ -60,6 +60,19 @@ def test_caches_states_and_outputs_are_exact() -> None:
         assert abs(got["output"] / MiB - printed) <= 0.011, row
 
 
+def test_a_file_without_a_tensor_is_still_planned() -> None:
+    """A cut or hostile file: each kind of a block's tensors of each architecture away in turn, then all tensors."""
+    metas = {r["model"]: r["meta"] for r in rows("truth.jsonl.gz")}
+    request = Request(context=4096, slots=2, engine=compute.NEWEST)
+    known = {metas[n]["general.architecture"]: (n, found) for n, found in stored_tensors().items() if n in metas}
+    assert len(known) >= 50
+    for name, tensors in known.values():
+        kinds = sorted({t.name.split(".", 2)[-1] for t in tensors if t.name.startswith("blk.")})
+        for kind in (*kinds, ""):
+            left = tuple(t for t in tensors if kind and t.name.split(".", 2)[-1] != kind)
+            assert predict(hyper(metas[name], left), request, GPU).total("compute") > 0, (name, kind)
+
+
 def test_compute_buffers_are_within_their_bands() -> None:
     held = total = 0
     for row in PLAIN:

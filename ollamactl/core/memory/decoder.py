@@ -700,7 +700,11 @@ def _sample(hyper: Hyper, part: Part) -> list[int]:
 
 
 def exact(hyper: Hyper, graph: Graph, tok: int, *, on_host: bool = False, part: Part | None = None) -> int | None:
-    """The compute buffer of a device (or of the host alone), to the byte; None where the builder has no rule."""
+    """The compute buffer of a device (or of the host alone), to the byte; None where the builder has no rule, or where
+    the file lacks a tensor that its family has (the engine refuses such a file)."""
     if not hyper.family.built:
         return None
-    return Builder(hyper, graph, tok, on_host=on_host, part=part).bytes()
+    try:
+        return Builder(hyper, graph, tok, on_host=on_host, part=part).bytes()
+    except KeyError:
+        return None

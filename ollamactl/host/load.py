@@ -4,7 +4,6 @@ as independent clients have."""
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import socket
 import ssl
 import sys
@@ -15,8 +14,10 @@ import msgspec
 
 from ollamactl.core.measure import Sample, Sent
 from ollamactl.errors import Exit, Failure
-from ollamactl.host.stream import Ended, Stream, said
+from ollamactl.host.stream import Ended, Stream
 from ollamactl.host.wire import NotHttp, Parser, Target, request
+
+ROOM = 64 << 10  # bytes that are read of a connection at once
 
 
 class Halt:
@@ -26,11 +27,14 @@ class Halt:
         self.event = asyncio.Event()
         self.by: Ended = "interrupt"
         self.signal = 0
+        self.flying: set[Stream] = set()
 
     def set(self, by: Ended, signal: int = 0) -> None:
         if not self.event.is_set():
             self.by, self.signal = by, signal
             self.event.set()
+            for stream in self.flying:
+                stream.leave(by)
 
 
 class Session:
@@ -45,52 +49,49 @@ class Session:
         self._loop = asyncio.get_running_loop()
         self._tls = ssl.create_default_context() if where.tls else None
         self._zero = self._loop.time()
+        self._room = memoryview(bytearray(ROOM))
 
     def clock(self) -> float:
         return self._loop.time() - self._zero
 
     async def generate(self, number: int, body: bytes) -> Sent:
         """One request, to its end, its client's patience, or the halt."""
-        over: asyncio.Future[None] = self._loop.create_future()
+        over: asyncio.Future[Ended] = self._loop.create_future()
         at = self.clock()
-        stream = Stream(request(self.where, "/api/generate", body), self.clock, over)
-        ended: Ended = "reply"
-        opening = asyncio.ensure_future(self._open(lambda: stream))
-        stopping = asyncio.ensure_future(self.halt.event.wait())
+        stream = Stream(request(self.where, "/api/generate", body), self.clock, over, self._room)
+        opening = asyncio.ensure_future(self._open(stream))
+        patience = None
+        if self.client_timeout is not None:
+            patience = self._loop.call_later(self.client_timeout, stream.leave, "timeout")
+        self.halt.flying.add(stream)
         try:
-            until = None if self.client_timeout is None else self._loop.time() + self.client_timeout
-            steps: tuple[asyncio.Future[None], ...] = (opening, over)
-            for step in steps:
-                left = None if until is None else max(0.0, until - self._loop.time())
-                pair: set[asyncio.Future[Any]] = {step, stopping}
-                done, _ = await asyncio.wait(pair, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-                if step not in done:
-                    ended = self.halt.by if stopping in done else "timeout"
-                    break
-                if step is opening and (failure := opening.exception()):
-                    stream.error, ended = said(failure), "error"
-                    break
+            if self.halt.event.is_set():
+                stream.leave(self.halt.by)
+            ended = await over
         finally:
-            stopping.cancel()
-            if not opening.done():
-                opening.cancel()
+            self.halt.flying.discard(stream)
+            if patience:
+                patience.cancel()
+            opening.cancel()
             if stream.transport:
                 stream.transport.abort()
         found = stream.sent(number, at, self.clock(), ended)
         self.sent.append(found)
         return found
 
-    async def _open(self, make: Callable[[], asyncio.Protocol]) -> None:
+    async def _open(self, stream: Stream) -> None:
         made = socket.socket(self.where.family, socket.SOCK_STREAM)
         try:
             made.setblocking(False)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._loop.sock_connect(made, self.where.address)
             name = self.where.name if self._tls else None
-            await self._loop.create_connection(make, sock=made, ssl=self._tls, server_hostname=name)
-        except BaseException:
+            await self._loop.create_connection(lambda: stream, sock=made, ssl=self._tls, server_hostname=name)
+        except BaseException as error:
             made.close()
-            raise
+            if not isinstance(error, Exception):
+                raise
+            stream.fail(error)
 
     async def closed(self, clients: int, rounds: int, bodies: Iterator[bytes], tell: Callable[[], None]) -> None:
         """`clients` at once, each sending its next request when its last one is over."""
@@ -111,10 +112,9 @@ class Session:
         were in flight already."""
         running: set[asyncio.Future[Any]] = set()
         left_out = 0
+        halted = asyncio.ensure_future(self.halt.event.wait())
         for number, moment in enumerate(moments):
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self.halt.event.wait(), max(0.0, moment - self.clock()))
-            if self.halt.event.is_set():
+            if (await asyncio.wait({halted}, timeout=max(0.0, moment - self.clock())))[0]:
                 break
             if len(running) >= most:
                 left_out += 1
@@ -123,6 +123,7 @@ class Session:
             running.add(task)
             task.add_done_callback(running.discard)
             task.add_done_callback(lambda _: tell())
+        halted.cancel()
         while running:
             await asyncio.wait(running)
         return left_out

@@ -37,11 +37,14 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line).decode
 
 
-class Stream(asyncio.Protocol):
-    """One POST /api/generate. `over` is done when nothing more will come."""
+class Stream(asyncio.BufferedProtocol):
+    """One POST /api/generate. `over` says what ended it. `room` is where the loop puts bytes on
+    their way here, the same for all streams of a loop: a new one for each token would be most of a token's cost."""
 
-    def __init__(self, request: bytes, clock: Callable[[], float], over: asyncio.Future[None]) -> None:
-        self.request, self.clock, self.over = request, clock, over
+    def __init__(
+        self, request: bytes, clock: Callable[[], float], over: asyncio.Future[Ended], room: memoryview
+    ) -> None:
+        self.request, self.clock, self.over, self.room = request, clock, over, room
         self.connected: float | None = None
         self.first: float | None = None
         self.arrivals: list[float] = []
@@ -61,10 +64,13 @@ class Stream(asyncio.Protocol):
         self.connected = self.clock()
         transport.write(self.request)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self.room
+
+    def buffer_updated(self, nbytes: int) -> None:
         self._now = self.clock()
         try:
-            self.parser.feed(data)
+            self.parser.feed(bytes(self.room[:nbytes]))
         except NotHttp as error:
             self._end(str(error))
             return
@@ -93,9 +99,18 @@ class Stream(asyncio.Protocol):
             self.error = _error_text(self.kept) or f"HTTP {self.parser.status}"
         if not self.error and self.last is None and self.first is None:
             self.error = "the stream ended without its last object"
-        self.over.set_result(None)
+        self.over.set_result("error" if self.error else "reply")
         if self.transport:
             self.transport.abort()
+
+    def fail(self, error: BaseException) -> None:
+        """It could not be sent."""
+        self._end(said(error))
+
+    def leave(self, by: Ended) -> None:
+        """Its client goes away."""
+        if not self.over.done():
+            self.over.set_result(by)
 
     def _body(self, piece: bytes) -> None:
         if self.parser.status != 200:
@@ -157,7 +172,7 @@ class Stream(asyncio.Protocol):
             arrivals=tuple(self.arrivals),
             reply=reply,
             error=self.error if ended_by in ("reply", "error") else "",
-            ended_by="error" if self.error and ended_by == "reply" else ended_by,
+            ended_by=ended_by,
         )
 
 

@@ -26,7 +26,9 @@ help:
 	@echo "make release     all that is released, into dist/, with sums"
 	@echo "make clean       what set-up and tests made, gone"
 
+# Compiled as an installed package is, whatever PYTHONDONTWRITEBYTECODE says: the tests and the bench start it often.
 setup: $(VENV)/.ready
+	@$(BIN)/python -m compileall -q ollamactl
 
 $(VENV)/.ready: pyproject.toml packaging/setup.sh
 	PYTHON="$(PYTHON)" PACKAGES="$(PACKAGES)" sh packaging/setup.sh "$(VENV)"

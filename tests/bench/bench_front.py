@@ -2,8 +2,8 @@
 are open, two slots and a queue of two before a server that keeps its slots.
 
 Each refusal is timed from the moment its request was written to the first byte of its answer, and nothing else runs in
-the client but one loop over ready sockets. The goal is held against the least disturbed of the rounds, since on cores
-that others use it is their time slices that are measured; the processor's time that nginx takes is told beside it.
+the client but one loop over ready sockets; the processor's time that nginx takes is told beside it. As root all of it
+has the cores before other programs.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from ollamactl.platforms import nginx
-from tests.bench.figures import figure, goal, median
+from tests.bench.figures import figure, goal, median, undisturbed
 
 CLIENTS, SLOTS, QUEUE = 64, 2, 2
 HOLD = 2.0  # seconds that a served request keeps its slot
@@ -67,7 +68,7 @@ def port() -> int:
 
 
 @contextlib.contextmanager
-def front(upstream: int, folder: Path) -> Any:
+def front(upstream: int, folder: Path) -> Iterator[int]:
     """Our file under Debian's nginx, in a folder of its own; the port."""
     program = shutil.which("nginx") or "/usr/sbin/nginx"
     outer = port()
@@ -122,27 +123,36 @@ def burst(at: int) -> list[float]:
     return refused
 
 
-def figures(rounds: int = 5) -> dict[str, Any]:
+@contextlib.contextmanager
+def keeping(most: Any) -> Iterator[int]:
+    """The server of `keep` in a process of its own; its port."""
     ours, theirs = multiprocessing.Pipe()
-    most = multiprocessing.Value("i", 0)
     server = multiprocessing.Process(target=keep, args=(theirs, most), daemon=True)
     server.start()
-    bursts: list[list[float]] = []
     try:
-        with tempfile.TemporaryDirectory() as folder, front(ours.recv(), Path(folder)) as at:
-            began = busy()
-            bursts = [burst(at) for _ in range(rounds)]
-            spent = busy() - began
+        yield ours.recv()
     finally:
         server.terminate()
         server.join()
+
+
+def figures(rounds: int = 5) -> dict[str, Any]:
+    most = multiprocessing.Value("i", 0)
+    with (
+        undisturbed(),
+        keeping(most) as upstream,
+        tempfile.TemporaryDirectory() as folder,
+        front(upstream, Path(folder)) as at,
+    ):
+        began = busy()
+        bursts = [burst(at) for _ in range(rounds)]
+        spent = busy() - began
     refused = [ms for times in bursts for ms in times]
     return {
         "in_flight": most.value,
         "refused": len(refused),
         "refused_ms": median(refused),
         "slowest_ms": max(refused),
-        "best_slowest_ms": min(max(times) for times in bursts),
         "cpu_ms": 1000 * spent / len(refused),
     }
 
@@ -159,9 +169,8 @@ def main() -> bool:
     missed = goal(f"{CLIENTS} clients at {SLOTS} slots: most in flight", found["in_flight"], SLOTS + QUEUE)
     figure("refused in all", found["refused"])
     figure("a refusal, median, from its writing", found["refused_ms"], "ms")
-    figure("the slowest of all rounds", found["slowest_ms"], "ms")
     figure("nginx's processor time for one", found["cpu_ms"], "ms")
-    return missed | goal("the slowest refusal of the least disturbed round", found["best_slowest_ms"], 50.0, "ms")
+    return missed | goal("the slowest refusal of all rounds", found["slowest_ms"], 50.0, "ms")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ollamactl.core.memory import gemma
+from ollamactl.core.memory.attention import attention
 from ollamactl.core.memory.graph import Tensor
 
 if TYPE_CHECKING:
-    from ollamactl.core.memory.decoder import Builder
+    from ollamactl.core.memory.builder import Builder
     from ollamactl.core.memory.model import Block, Layer
 
 F = 4
@@ -57,7 +58,7 @@ def block(b: Builder, inp: Tensor, layer: Layer, block: Block, number: int) -> T
         e, b.matrix(block.widths.get("laurel_l.weight", 0), normed, block, "laurel_l"), block, "laurel_r"
     )
     laurel = b.same(b.norm(laurel, block, "laurel_post_norm.weight"), normed)
-    cur = b.norm(b.attention(normed, layer, block, False), block, "post_attention_norm.weight")
+    cur = b.norm(attention(b, normed, layer, block), block, "post_attention_norm.weight")
     cur = b.same(b.same(b.same(cur, active), laurel))
     attended = cur
     cur = b.norm(cur, block, "ffn_norm.weight")

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
+from ollamactl.core.memory.builder import Part
 from ollamactl.core.memory.cache import Cells, pad
-from ollamactl.core.memory.decoder import Part, exact
+from ollamactl.core.memory.decoder import exact
 from ollamactl.core.memory.ggml import quantized, row_bytes
 from ollamactl.core.memory.model import Hyper
 

@@ -9,7 +9,7 @@ from ollamactl.core.memory.graph import Tensor
 from ollamactl.core.memory.recurrent import keep, made, number, rows
 
 if TYPE_CHECKING:
-    from ollamactl.core.memory.decoder import Builder
+    from ollamactl.core.memory.builder import Builder
     from ollamactl.core.memory.model import Block, Layer
 
 F = 4

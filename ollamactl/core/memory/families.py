@@ -62,7 +62,6 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     rope_windowed: bool = False  # only blocks with a sliding window turn queries and keys
     gaps: bool = False  # blocks may lack attention or feed-forward
     streams: bool = False  # several streams of embeddings (altup.py)
-    encoder: bool = False  # normed after attention and feed-forward, not before (encoder.py)
     pooled: bool = False  # ends in vectors, without logits
     loads_output: bool = True  # a tied embedding is loaded once more as the output
     token_types: bool = False
@@ -73,7 +72,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     # Engines before the newest compute the last block for all tokens, and choose rows before or after the last norm,
     # or before the last sum.
     late_rows: Literal["", "before", "after", "sum"] = ""
-    whole: Literal["", "both", "single", "rwkv"] = ""  # blocks that are laid out in a way of their own (decoder.py)
+    whole: Literal["", "both", "single", "rwkv", "encoder"] = ""  # blocks that are laid out in a way of their own
     repeated_keys: bool = False  # delta net: keys are repeated where there are fewer of their heads
     rope_switch: bool = False  # rope.scaling.finetuned turns the rotation on and off
     residual_first: Literal["", "attention", "feed-forward", "both"] = ""  # sums whose first part is the residual
@@ -91,7 +90,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _ENCODER = Family(
-    cache="none", encoder=True, pooled=True, loads_output=False, layer_norm=True, token_types=True, input_norm=True
+    cache="none", whole="encoder", pooled=True, loads_output=False, layer_norm=True, token_types=True, input_norm=True
 )
 _SINGLE = Family(
     recurrent="mamba2",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ollamactl.core.memory.feed_forward import dense, experts
 from ollamactl.core.memory.graph import Tensor
 
 if TYPE_CHECKING:
-    from ollamactl.core.memory.decoder import Builder
-    from ollamactl.core.memory.model import Block, Hyper, Layer
+    from ollamactl.core.memory.builder import Builder
+    from ollamactl.core.memory.model import Block, Hyper
 
 F = 4
 
@@ -67,11 +68,9 @@ def with_per_layer(b: Builder, cur: Tensor, block: Block, last: bool) -> Tensor:
     return b.weigh(b.same(cur), block, scale) if scale in block.widths else cur
 
 
-def two_feeds(b: Builder, residual: Tensor, layer: Layer, block: Block) -> Tensor:
+def two_feeds(b: Builder, residual: Tensor, block: Block) -> Tensor:
     """A dense feed-forward and experts beside each other, each with norms of its own; the router sees the residual."""
     routed = b.weigh(b.same(b.same(b.normed(residual))), block, "ffn_gate_inp.scale")
-    experts = b.experts(b.norm(residual, block, "pre_ffw_norm_2.weight"), layer, block, routed=routed)
-    dense = b.feed_forward(b.norm(residual, block, "ffn_norm.weight"), layer, block)
-    dense = b.norm(dense, block, "post_ffw_norm_1.weight")
-    experts = b.norm(experts, block, "post_ffw_norm_2.weight")
-    return Tensor(dense.size, (dense, experts), inplace=True, layout=dense.layout)
+    mixture = experts(b, b.norm(residual, block, "pre_ffw_norm_2.weight"), block, routed=routed)
+    plain = b.norm(dense(b, b.norm(residual, block, "ffn_norm.weight"), block), block, "post_ffw_norm_1.weight")
+    return b.add(plain, b.norm(mixture, block, "post_ffw_norm_2.weight"))

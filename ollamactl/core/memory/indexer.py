@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ollamactl.core.memory import cached
 from ollamactl.core.memory.graph import Tensor
 
 if TYPE_CHECKING:
-    from ollamactl.core.memory.decoder import Builder
+    from ollamactl.core.memory.builder import Builder
     from ollamactl.core.memory.model import Block, Layer
 
 F = 4
@@ -48,7 +49,7 @@ class Indexer:
             made = b.weigh(b.same(made), block, "indexer.k_norm.bias")
         made = b.make(self.width, b.view(made, "k3"), b.positions)
         made = b.make(self.width, self.turn, made)
-        b.nodes.expand(b.store(made, "k2d", self.index))
+        b.nodes.expand(cached.store(b, made, "k2d", self.index))
 
     def limited(self, cur: Tensor, query: Tensor, layer: Layer, block: Block) -> Tensor:
         """The mask of one block, in which only the chosen tokens can be seen."""
@@ -62,7 +63,7 @@ class Indexer:
             q = b.make(self.heads * self.width, self.turn, q)
             weights = b.weigh(b.make(self.heads, cur), block, "indexer.proj.weight")
             weights = b.make(self.heads, b.view(weights, "w4"))
-            kept = b.cached(layer.index_k, b.graph.type_k, at.full, b.hosted)
+            kept = cached.kept(b, layer.index_k, b.graph.type_k, at.full, b.hosted)
             scores = Tensor(F * at.full * tok, (b.view(q, "q4"), *kept, weights, self.mask))
             top = Tensor(4 * self.most * tok, (scores,))
             self.chosen = Tensor(top.size, (top,))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ollamactl.core.memory import cached
+from ollamactl.core.memory.attention import Projected, attend
 from ollamactl.core.memory.ggml import row_bytes
 from ollamactl.core.memory.graph import Tensor
 
 if TYPE_CHECKING:
-    from ollamactl.core.memory.decoder import Builder
+    from ollamactl.core.memory.builder import Builder
     from ollamactl.core.memory.model import Block, Layer
 
 F = 4
@@ -53,7 +55,7 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
         q = b.make(heads * key, q_nope, q_pe)
     k_pe = _roped(b, k_pe_view, rope)
     k = b.make(heads * key, b.view(kv, "k_nope"), b.make(heads * rope, k_pe))
-    return b.attend(q, k, v, layer, block, False)
+    return attend(b, Projected(q, k, v), layer, block)
 
 
 def _roped(b: Builder, tensor: Tensor, width: int) -> Tensor:
@@ -72,17 +74,17 @@ def _attend_latent(
     nodes.expand(q)
     nodes.expand(v)
     nodes.expand(k)
-    nodes.expand(b.store(k, "k2d", b.index[False][0]))
+    nodes.expand(cached.store(b, k, "k2d", b.index[False][0]))
     if b.hosted and b.indexer is None and tok // graph.cells.streams < OFFLOADED:  # so is the matrix after attention
-        return b.matrix(b.hyper.embedding, b.from_host(q, out), block, "attn_output")
+        return b.matrix(b.hyper.embedding, cached.from_host(b, q, out), block, "attn_output")
     cells = graph.cells.full
-    kept_k, kept_v = b.cached(layer.k, graph.type_k, cells, b.hosted), b.cached(layer.k, graph.type_k, cells, b.hosted)
+    kept_k, kept_v = (cached.kept(b, layer.k, graph.type_k, cells, b.hosted) for _ in "kv")
     for copy in kept_v:  # values are the front of the same rows
         copy.size -= row_bytes(graph.type_k, layer.k - lora)
     q = b.view(b.view(q, "q4"), "q4p")
     if graph.flash:
         if graph.attend_on_host:
-            cur = b.from_host(q, heads * lora)
+            cur = cached.from_host(b, q, heads * lora)
         else:
             cur = b.make(heads * lora, q, *kept_k, *kept_v, mask_of())
             if graph.cuda and graph.type_k != "f16":  # values are part of the keys: one copy is enough

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ollamactl.core.memory.graph import Tensor
 
 if TYPE_CHECKING:
-    from ollamactl.core.memory.decoder import Builder
+    from ollamactl.core.memory.builder import Builder
     from ollamactl.core.memory.model import Block, Hyper, Layer
 
 F = 4  # bytes of an f32

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ollamactl.core.memory.feed_forward import dense
 from ollamactl.core.memory.graph import Tensor
 from ollamactl.core.memory.recurrent import keep, made, number, rows
 
 if TYPE_CHECKING:
-    from ollamactl.core.memory.decoder import Builder
+    from ollamactl.core.memory.builder import Builder
     from ollamactl.core.memory.model import Block, Layer
 
 
@@ -34,7 +35,7 @@ def block(b: Builder, inp: Tensor, layer: Layer, tensors: Block, last: bool) -> 
         if last:
             b.rows = b.out
             inner = b.picked_rows(inner)
-        cur = b.feed_forward(b.norm(inner, tensors, "ffn_norm.weight"), layer, tensors)
+        cur = dense(b, b.norm(inner, tensors, "ffn_norm.weight"), tensors)
         return Tensor(cur.size, (cur, inner), inplace=True, layout=cur.layout)
     inner = made(e, each, slots, sources=(mixed, inp), inplace=True)
     second = b.same(b.same(made(e, each, slots, sources=(inner,))))

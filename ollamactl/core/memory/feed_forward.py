@@ -1,0 +1,136 @@
+"""Feed-forward parts of a graph: dense, experts, shared experts (build_ffn and build_moe_ffn of llama-graph.cpp)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ollamactl.core.memory.graph import Tensor
+
+if TYPE_CHECKING:
+    from ollamactl.core.memory.builder import Builder
+    from ollamactl.core.memory.model import Block
+
+F = 4  # bytes of an f32
+
+
+def mixed(b: Builder, cur: Tensor, block: Block) -> Tensor:
+    """The feed-forward of a block: dense, experts, or experts and a shared one."""
+    if not block.experts:
+        return dense(b, cur, block)
+    out = experts(b, cur, block)
+    return b.add(out, _shared(b, cur, block)) if "ffn_up_shexp.weight" in block.widths else out
+
+
+def dense(b: Builder, cur: Tensor, block: Block) -> Tensor:
+    """One feed-forward for all tokens."""
+    w = block.widths
+    up_width, down_in = w.get("ffn_up.weight", 0), block.inner("ffn_down.weight")
+    tmp = b.matrix(up_width, cur, block, "ffn_up")
+    if "ffn_gate.weight" in w:
+        gate = b.matrix(up_width, cur, block, "ffn_gate")
+        act = b.make(up_width, gate, tmp)
+    elif down_in and up_width == 2 * down_in:
+        act = b.make(down_in, tmp)
+    else:
+        act = activated(b, tmp)
+    return b.matrix(b.hyper.embedding, b.norm(act, block, "ffn_sub_norm.weight"), block, "ffn_down")
+
+
+def activated(b: Builder, tensor: Tensor) -> Tensor:
+    """An activation without a gate, which may be squared."""
+    act = b.same(tensor)
+    return b.same(act) if b.hyper.family.squared else act
+
+
+def _shared(b: Builder, cur: Tensor, block: Block) -> Tensor:
+    """The expert that all tokens go through."""
+    width = block.widths["ffn_up_shexp.weight"]
+    up = b.weigh(b.make(width, cur), block, "ffn_up_shexp.weight")
+    gate = b.weigh(b.make(width, cur), block, "ffn_gate_shexp.weight")
+    act = b.make(width, gate, up) if "ffn_gate_shexp.weight" in block.widths else b.same(up)
+    shared = b.weigh(b.make(b.hyper.embedding, act), block, "ffn_down_shexp.weight")
+    if "ffn_gate_inp_shexp.weight" in block.widths:
+        share = b.same(b.weigh(b.make(1, cur), block, "ffn_gate_inp_shexp.weight"))
+        shared = b.add(shared, share)
+    return shared
+
+
+def experts(b: Builder, cur: Tensor, block: Block, *, routed: Tensor | None = None, width_out: int = 0) -> Tensor:
+    """The mixture of experts. `routed`: what the router sees, if not `cur`; `width_out`: of what comes out."""
+    e, rows, used = width_out or b.hyper.embedding, b.rows, _used(b)
+    picked, weights = _routed(b, routed or cur, block)
+    b.nodes.expand(weights)
+    cur = b.view(cur, ("cur3", rows))
+    first = b.hyper.family.expert_rows  # llama4 weighs what goes in, not what comes out
+    if first:
+        cur = b.same(b.make(e * used, cur, layout=(e, used, rows)), weights)
+    act = _inside(b, cur, picked, block)
+    down = b.weigh(b.make(e * used, act, picked, layout=(e, used, rows)), block, "ffn_down_exps.weight")
+    if "ffn_down_exps.bias" in block.widths:
+        down = b.weigh(b.same(down, picked), block, "ffn_down_exps.bias")
+    if not first:
+        down = b.same(down, weights)
+    b.nodes.expand(down)
+    return _summed(b, down, e, used)
+
+
+def _used(b: Builder) -> int:
+    """Experts that a token goes through."""
+    return int(b.hyper.keys.get("expert_used_count", 0)) or 2
+
+
+def _routed(b: Builder, cur: Tensor, block: Block) -> tuple[Tensor, Tensor]:
+    """Which experts every token goes to, and their weights."""
+    row, keys, rows, count, used = b.hyper.family, b.hyper.keys, b.rows, block.experts, _used(b)
+    logits = b.weigh(b.make(count, cur), block, "ffn_gate_inp.weight")
+    if "ffn_gate_inp.bias" in block.widths:
+        logits = b.weigh(b.same(logits), block, "ffn_gate_inp.bias")
+    gating = int(keys.get("expert_gating_func", 0)) or row.gating
+    probs = logits if gating == 3 else b.same(logits)
+    chosen = logits if row.expert_rows else probs
+    if "exp_probs_b.bias" in block.widths and not row.expert_rows:
+        chosen = b.weigh(b.same(probs), block, "exp_probs_b.bias")
+    top = Tensor(4 * count * rows, (chosen,))
+    picked = b.view(top, ("top", used), 0, 4 * used * rows)
+    weights = b.make(used, b.view(probs, "probs3"), picked, layout=(1, used, rows))
+    if gating == 3:
+        weights = b.view(b.same(b.view(weights, (used, rows))), (1, used, rows))
+    if row.norm_weights(keys):
+        flat = b.view(weights, (used, rows))
+        total = b.make(1, flat)  # and limited, which was a view of it before the newest engines
+        total = Tensor(total.size, (total,), layout=(1, rows)) if b.newest else b.view(total, (1, rows))
+        weights = b.view(b.add(flat, total), (1, used, rows))
+    if float(keys.get("expert_weights_scale", 0.0)) not in (0.0, 1.0):
+        weights = b.same(weights)
+    return picked, weights
+
+
+def _inside(b: Builder, cur: Tensor, picked: Tensor, block: Block) -> Tensor:
+    """What the experts hold before their last matrix."""
+    w, width = block.widths, block.expert_width * _used(b)
+    if "ffn_gate_up_exps.weight" in w:
+        both = b.weigh(b.make(2 * width, cur, picked), block, "ffn_gate_up_exps.weight")
+        return b.make(width, b.view(both, "g"), b.view(both, "u", 1))
+    up = _expert_matrix(b, width, cur, picked, block, "ffn_up_exps")
+    if "ffn_gate_exps.weight" not in w:
+        return activated(b, up)
+    gate = _expert_matrix(b, width, cur, picked, block, "ffn_gate_exps")
+    return b.make(width, gate, up)
+
+
+def _expert_matrix(b: Builder, width: int, cur: Tensor, picked: Tensor, block: Block, name: str) -> Tensor:
+    made = b.weigh(b.make(width, cur, picked), block, name + ".weight")
+    return b.weigh(b.same(made, picked), block, name + ".bias") if name + ".bias" in block.widths else made
+
+
+def _summed(b: Builder, down: Tensor, e: int, used: int) -> Tensor:
+    """The sum of the chosen experts' results."""
+    size, rows = F * e * b.rows, b.rows
+    parts = [b.nodes.expand(b.view(down, ("part", used, rows), i, size)) for i in range(used)]
+    if used == 1:
+        return Tensor(size, (parts[0],), layout=(e, rows))
+    out = parts[0]
+    for part in parts[1:]:
+        out = Tensor(size, (out, part), inplace=True, layout=(e, rows))
+        b.nodes.expand(out)
+    return out

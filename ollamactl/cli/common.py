@@ -75,7 +75,9 @@ def open_transaction() -> str:
         return ""
     try:
         entry = store.open_entry()
-    except Failure:
+    except Failure as error:
+        if error.id != "denied":
+            return f"a change of this host is open: {error.text}"
         return "a change of this host is open, under way or interrupted (sudo ollamactl history shows it)"
     if entry is None or entry.outcome != "open":
         return ""

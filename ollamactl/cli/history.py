@@ -24,7 +24,10 @@ def history(number: int | None, unit: str, no_color: bool, as_json: bool) -> int
     """List the changes that ollamactl made on this host, newest last; with N what that one did to which file."""
     store = Store()
     entries, damaged = _entries(store, number, unit)
-    pending = store.open_entry()
+    try:
+        pending = store.open_entry()
+    except Failure as error:
+        pending, damaged = None, [*damaged, error.text]
     pending = pending if pending is not None and pending.outcome == "open" else None
     if as_json:
         data = {
@@ -57,16 +60,8 @@ def _entries(store: Store, number: int | None, unit: str) -> tuple[list[Entry], 
     """The changes that are meant, and what is wrong with those that can't be read."""
     if number is not None:
         return [numbered(store, number)], []
-    found, damaged = [], []
-    for i in store.ids():
-        try:
-            entry = store.entry(i)
-        except Failure as error:
-            damaged.append(error.text)
-            continue
-        if entry is not None and (not unit or entry.unit in (unit, f"{unit}.service")):
-            found.append(entry)
-    return found, damaged
+    found, damaged = store.entries()
+    return [e for e in found if e.of(unit)], [error.text for error in damaged.values()]
 
 
 def numbered(store: Store, number: int) -> Entry:

@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import msgspec
 
 from ollamactl import platforms
 from ollamactl.cli.common import need
-from ollamactl.core import adopt
+from ollamactl.core import adopt, dropin
 from ollamactl.core import plan as planning
 from ollamactl.core.dropin import Managed
 from ollamactl.core.facts import Facts
-from ollamactl.core.feeds import Collector
+from ollamactl.core.feeds import Collector, uninstalled
 from ollamactl.core.lint import Lint
 from ollamactl.core.ours import FileChange, Ours
 from ollamactl.core.plan import Plan
-from ollamactl.core.source import Host
+from ollamactl.core.source import Host, listing
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import files
 from ollamactl.host.files import Image
-from ollamactl.host.journal import Entry, Store
-from ollamactl.host.written import Written, written
+from ollamactl.host.journal import FRONT, Entry, Store
+from ollamactl.host.written import written
 
 Planned = tuple[Plan, Facts, dict[str, Image]]
 
@@ -31,7 +32,7 @@ def since(entry: Entry, store: Store, host: Host) -> Planned:
     Raises Failure (refused) where somebody else has changed one of these files since."""
     facts, ours = _now(entry.unit, host)
     todo: list[tuple[str, Image, Image]] = []
-    for one in reversed(_written(store, entry.unit, entry.id)):
+    for one in reversed(written(e for e in all_since(store, entry.id) if e.unit == entry.unit)):
         now = files.image(one.path)
         own = one.path in ours.paths
         if now.digest not in (one.before.digest, one.after.digest) or (one.edited and not own):
@@ -46,7 +47,9 @@ def everything(unit: str, store: Store, host: Host) -> Planned:
     facts, ours = _now(unit, host)
     todo: list[tuple[str, Image, Image]] = []
     left: list[Lint] = []
-    found = _written(store, unit, 1)
+    entries, damaged = store.entries()
+    found = written(e for e in entries if e.unit == unit)
+    left += [Lint("history_damaged", "warning", f"{e.text}; what only it knows of stays") for e in damaged.values()]
     clean = ours.without()
     for one in reversed(found):
         now = files.image(one.path)
@@ -55,20 +58,50 @@ def everything(unit: str, store: Store, host: Host) -> Planned:
         elif now.digest == one.after.digest:
             todo.append((one.path, now, one.kept))
         elif lines := adopt.taken(_text(one.kept) or "", _text(now) or ""):
-            text = f"{one.path} was changed by someone else since and stays as it is, without {', '.join(lines)}"
+            stays = "was changed by someone else since and stays as it is"
+            how = "is no longer there" if now.kind == "absent" else stays
+            text = f"{one.path} {how}, without {', '.join(lines)}"
             left.append(Lint("changed_by_others", "warning", text))
     known = {one.path for one in found}
     todo = [(p, now := files.image(p), _image(clean[p], now)) for p in clean if p not in known] + todo
     plan, facts, images = _plan(todo, facts, ours)
+    assert facts.service is not None
+    if facts.service.load_state == "not-found" and plan.empty and not found:
+        raise Failure(f"systemd knows no unit {unit}, and nothing of ollamactl is here for it", id="absent")
     return msgspec.structs.replace(plan, lints=tuple(left)), facts, images
 
 
-def _written(store: Store, unit: str, first: int) -> tuple[Written, ...]:
-    return written(e for i in store.ids() if i >= first and (e := store.entry(i)) and e.unit == unit)
+def all_since(store: Store, first: int) -> tuple[Entry, ...]:
+    """All changes from number `first` on. Raises Failure where one can't be read: nobody knows what it has written."""
+    entries, damaged = store.entries(first)
+    for number, error in damaged.items():
+        raise Failure(
+            f"what change {number} did is not known: {error.text}",
+            hint=f"{error.hint}; sudo ollamactl reset takes our own files away all the same",
+            code=Exit.REFUSED,
+            id="history_damaged",
+        )
+    return entries
+
+
+def left_behind(store: Store, host: Host) -> str:
+    """The unit that is no longer installed and that has something of ours: by the history, and by our drop-ins.
+    Empty where there is none. Raises Failure (usage) with the list of several."""
+    places = host.read(listing(dropin.dropin_path("*.service")))
+    paths = msgspec.json.decode(places.body or b"[]", type=list[str])
+    names = {os.path.basename(os.path.dirname(p)).removesuffix(".d") for p in paths}
+    entries, _ = store.entries()
+    names |= {e.unit for e in entries if e.unit.endswith(".service") and e.unit != FRONT}
+    if len(names) > 1:
+        said = f"ollamactl has changed several units: {', '.join(sorted(names))}"
+        raise Failure(said, hint="name one: --unit NAME", code=Exit.USAGE, id="several_units")
+    return "".join(names)
 
 
 def _now(unit: str, host: Host) -> tuple[Facts, Ours]:
     collector = Collector(host, unit)
+    if collector.get("service") is None and (gone := uninstalled(collector)) is not None:
+        collector.take(service=gone, unit_files=(), env_files=())
     need(collector, *planning.NEEDS)
     facts = collector.facts((*planning.NEEDS, *planning.NICE), taken=time.time())
     return facts, platforms.of(host, unit).ours(collector, facts)

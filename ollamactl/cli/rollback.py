@@ -19,7 +19,7 @@ from ollamactl.cli.common import (
     unit_option,
 )
 from ollamactl.cli.history import numbered
-from ollamactl.cli.restoring import Planned, everything, since
+from ollamactl.cli.restoring import Planned, all_since, everything, left_behind, since
 from ollamactl.core.feeds import Collector
 from ollamactl.core.source import Host
 from ollamactl.errors import Exit, Failure
@@ -77,8 +77,7 @@ def reset(unit: str, check: bool, diff: bool, timeout: float, wait: float, as_js
     store = Store()
 
     def plan_it(host: Host, screen: screens.Apply) -> Planned:
-        name = chosen_unit(Collector(host, unit))
-        return everything(name, store, host)
+        return everything(_unit_to_clear(unit, store, host), store, host)
 
     def front_first(context: Context | None, screen: screens.Apply) -> None:
         if context is not None:
@@ -127,6 +126,16 @@ def _context(store: Store, screen: screens.Apply, timeout: float) -> Context:
     return Context(host, manager_of(host, store, ""), store, screen, recorded_command(), user, timeout)
 
 
+def _unit_to_clear(unit: str, store: Store, host: Host) -> str:
+    """The unit that is meant, or the one that was uninstalled and has something of ours. Raises Failure for none."""
+    try:
+        return chosen_unit(Collector(host, unit))
+    except Failure as error:
+        if error.id != "no_unit" or not (gone := left_behind(store, host)):
+            raise
+        return gone
+
+
 Planner = Callable[[Host, screens.Apply], Planned]
 
 
@@ -170,9 +179,8 @@ def _entry(store: Store, number: int | None, unit: str) -> Entry:
                 id="usage",
             )
         return found
-    for i in reversed(store.ids()):
-        last = store.entry(i)
-        if last is not None and last.outcome == "applied" and (not unit or last.unit in (unit, f"{unit}.service")):
-            return last
+    last = max((e.id for e in store.entries()[0] if e.outcome == "applied" and e.of(unit)), default=0)
+    if last:
+        return all_since(store, last)[0]
     of = f" of {unit}" if unit else ""
     raise Failure(f"no change{of} was made here yet", hint="ollamactl history", code=Exit.USAGE, id="usage")

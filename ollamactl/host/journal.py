@@ -11,6 +11,8 @@ import contextlib
 import errno
 import os
 import platform
+import re
+import shlex
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +26,8 @@ from ollamactl.host.files import Image
 
 FOLDER = "/var/lib/ollamactl"
 FRONT = "nginx.service"  # the unit of a front's entries
+SCHEMA = 1
+_NAME = re.compile(r"([0-9]{6,})\.json")
 Kind = Literal["apply", "rollback", "reset", "tune", "front"]
 Outcome = Literal["open", "applied", "restored", "not-restored"]
 
@@ -64,7 +68,7 @@ class ServiceBefore(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    schema: int = 1
+    schema: int = SCHEMA
     id: int
     kind: Kind
     command: str
@@ -82,6 +86,14 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""
     kept: dict[str, str | None] = {}  # what the manager must know to undo, beside files
     conflicts: tuple[str, ...] = ()  # files that somebody else changed meanwhile, left alone
+
+    def of(self, unit: str) -> bool:
+        """Whether it changed that unit, as a user names it; empty: any."""
+        return not unit or self.unit in (unit, f"{unit}.service")
+
+
+class _Schema(msgspec.Struct, frozen=True):
+    schema: int = 1
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -124,8 +136,9 @@ class Store:
             fd = os.open(self._path("lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
             code = Exit.UNSEEN if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS) else Exit.REFUSED
+            hint = "run it with sudo" if os.geteuid() else f"look at it: ls -ld {self.folder}; df {self.folder}"
             raise Failure(
-                f"{self.folder} can't be written: {error.strerror}", hint="run it with sudo", code=code, id="state"
+                f"{self.folder} can't be written: {error.strerror}", hint=hint, code=code, id="state"
             ) from None
         held = False
         try:
@@ -188,15 +201,18 @@ class Store:
     def _read(self, path: str) -> Entry | None:
         try:
             with open(path, "rb") as f:
-                return msgspec.json.decode(f.read(), type=Entry)
-        except FileNotFoundError:
+                data = f.read()
+            return msgspec.json.decode(data, type=Entry)
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except PermissionError:
             raise Failure(f"{path}: permission denied", hint="sudo shows it", code=Exit.UNSEEN, id="denied") from None
-        except NotADirectoryError:
-            return None
+        except OSError as error:
+            raise _unreadable(path, f"can't be read: {error.strerror}") from None
         except msgspec.MsgspecError as error:
-            raise Failure(f"{path} is damaged: {error}", hint=f"look at it: sudo less {path}", id="state") from None
+            if _schema(data) > SCHEMA:
+                raise _unreadable(path, "was written by a newer ollamactl", "ask that one, or ") from None
+            raise _unreadable(path, f"is damaged: {error}") from None
 
     def begin(self, entry: Entry) -> None:
         """The entry on disk, synced; from here on everything can be undone."""
@@ -235,10 +251,40 @@ class Store:
             raise Failure(
                 f"{self.folder}: permission denied", hint="sudo shows it", code=Exit.UNSEEN, id="denied"
             ) from None
-        return sorted(int(n[:-5]) for n in names if n.endswith(".json") and n[:-5].isdigit())
+        return sorted(int(found[1]) for n in names if (found := _NAME.fullmatch(n)))
 
     def entry(self, id: int) -> Entry | None:
-        return self._read(self._path(f"history/{id:06d}.json"))
+        """Ended transaction number `id`. Raises Failure where it can't be read."""
+        found = self._read(self._path(f"history/{id:06d}.json"))
+        return msgspec.structs.replace(found, id=id) if found is not None else None  # its name is its number
+
+    def entries(self, first: int = 1) -> tuple[tuple[Entry, ...], dict[int, Failure]]:
+        """Ended transactions from `first` on, oldest first; and why others of them, by number, can't be read."""
+        found, damaged = [], {}
+        for number in (i for i in self.ids() if i >= first):
+            try:
+                entry = self.entry(number)
+            except Failure as error:
+                damaged[number] = error
+                continue
+            if entry is not None:
+                found.append(entry)
+        return tuple(found), damaged
+
+
+def _schema(data: bytes) -> int:
+    """Which form of an entry that is; 0 where it is none."""
+    try:
+        return msgspec.json.decode(data, type=_Schema).schema
+    except msgspec.MsgspecError:
+        return 0
+
+
+def _unreadable(path: str, why: str, first: str = "") -> Failure:
+    hint = f"{first}look at it: sudo less {shlex.quote(path)}"
+    if os.path.basename(path) == "open.json":
+        hint += f"; nothing is undone by it. To go on with the host as it is: sudo mv {shlex.quote(path)} /root/"
+    return Failure(f"{path} {why}", hint=hint, id="state")
 
 
 def _lives(pid: int) -> bool:

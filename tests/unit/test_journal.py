@@ -91,6 +91,34 @@ def test_an_entry_of_an_older_release_is_read(tmp_path: Path) -> None:
     assert found is not None and found.files[0].emptied == ()
 
 
+def test_what_can_not_be_read_is_told_by_its_number_and_hides_nothing_else(tmp_path: Path) -> None:
+    store, history = Store(str(tmp_path)), tmp_path / "history"
+    with store.lock("x", 0):
+        store.begin(entry(1))
+        store.end(entry(1))
+    good = (history / "000001.json").read_text()
+    (history / "000002.json").write_text(good[:20])
+    (history / "000003.json").mkdir()
+    (history / "000004.json").write_text(good.replace('"schema":1', '"schema":2').replace('"apply"', '"repair"'))
+    (history / "000005.json").write_text(good.replace('"id":1', '"id":77'))
+    for name in ("6.json", "00000\u00b2.json", "note.json", "000007.json.bak"):
+        (history / name).write_text(good)
+    found, damaged = store.entries()
+    assert [e.id for e in found] == [1, 5]  # a number is a file's name
+    assert list(damaged) == [2, 3, 4] and store.next_id() == 6
+    assert "damaged" in damaged[2].text and "directory" in damaged[3].text and "newer ollamactl" in damaged[4].text
+    assert all(f"00000{n}.json" in failure.text and "less" in failure.hint for n, failure in damaged.items())
+    assert [e.id for e in store.entries(5)[0]] == [5] and store.entries(5)[1] == {}
+
+
+def test_an_open_change_that_can_not_be_read_says_how_to_go_on(tmp_path: Path) -> None:
+    path = tmp_path / "open.json"
+    path.write_text("[]")
+    with pytest.raises(Failure, match="damaged") as raised:
+        Store(str(tmp_path)).open_entry()
+    assert f"sudo mv {path} /root/" in raised.value.hint
+
+
 def test_undo_goes_on_after_a_file_that_fails(tmp_path: Path) -> None:
     good, bad, other = tmp_path / "good", tmp_path / "bad", tmp_path / "other"
     good.write_text("new")

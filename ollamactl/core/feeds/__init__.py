@@ -9,7 +9,7 @@ from ollamactl.core.feeds import api, installs, log, machine, processes, service
 from ollamactl.core.feeds.api import client_address
 from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown
 from ollamactl.core.feeds.log import journal_args, log_sources
-from ollamactl.core.feeds.service import read_env_files
+from ollamactl.core.feeds.service import read_env_files, uninstalled
 
 __all__ = [
     "FEEDS",
@@ -26,4 +26,5 @@ __all__ = [
     "read_env_files",
     "service",
     "surroundings",
+    "uninstalled",
 ]

@@ -25,11 +25,15 @@ class Unknown(Exception):
 
 
 class Collector:
-    """Reads facts of one host on demand. `unit` is a full unit name, or empty: the only one that there is."""
+    """Reads facts of one host on demand. `unit` is a full unit name, or empty: the only one that there is. `thorough`
+    looks through all of the current start's log, not its two ends only."""
 
-    def __init__(self, host: Host, unit: str = "", *, whole_log: bool = False, lines: int = 0) -> None:
+    def __init__(
+        self, host: Host, unit: str = "", *, thorough: bool = False, whole_log: bool = False, lines: int = 0
+    ) -> None:
         self.host = host
         self.unit = unit
+        self.thorough = thorough
         self.whole_log = whole_log
         self.lines = lines  # the last so many of a whole log; 0 for all
         self.known: dict[str, Any] = {}
@@ -84,6 +88,12 @@ class Collector:
             self.missing[field] = unknown.missing
             return None
         return self.known[field]
+
+    def take(self, **facts: Any) -> None:
+        """Facts that are known otherwise, and need no reading."""
+        self.known |= facts
+        for field in facts:
+            self.missing.pop(field, None)
 
     def _feed(self, field: str) -> Feed:
         """The feed of a field: on a Mac, the one that asks launchd where there is one; of a container that is named

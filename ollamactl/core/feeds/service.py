@@ -106,6 +106,15 @@ def service(c: Collector) -> Service:
     return found
 
 
+def uninstalled(c: Collector) -> Service | None:
+    """The unit that is named, where systemd knows none of that name: nothing of it is ever started, though a process
+    of it may still run."""
+    if c.missing.get("service") is None or c.missing["service"].kind != "absent" or not c.unit or ":" in c.unit:
+        return None
+    found = systemctl.parse_show(c.once(command(*systemctl.SHOW, _full(c.unit))).text)
+    return msgspec.structs.replace(found, active_state="inactive") if found.load_state == "not-found" else None
+
+
 @feed
 def unit_files(c: Collector) -> tuple[UnitFile, ...]:
     has = c.need("service")

@@ -14,6 +14,7 @@ FILES = (
     "mkdir", "mkdirat", "rmdir", "symlink", "symlinkat", "fchmod", "fchown", "lchown", "chmod", "ftruncate",
     "fsetxattr",
 )  # fmt: skip
+SYNCS = ("fsync", "fdatasync")
 CALLS = (*FILES, "sendmsg")
 CHANGING = ("Reload", "ResetFailed", "RestartUnit", "StartUnit", "StopUnit")  # methods of systemd's manager
 _LINE = re.compile(r"^(\w+)\((.*)\)\s+= (-?\d+|\?)(.*)$", re.S)
@@ -41,7 +42,7 @@ class Call:
 
     @property
     def ours(self) -> bool:
-        if self.name in ("fsync", "fdatasync") and self.path in PARENTS:
+        if self.name in SYNCS and self.path in PARENTS:
             return True  # what keeps a root's own name
         return any(p.startswith(ROOTS) for p in (self.path, self.other) if p)
 
@@ -128,12 +129,16 @@ def _paths(name: str, args: str) -> tuple[str, str]:
 
 def points(found: list[Call]) -> list[Call]:
     """Where a process is to be killed: before each call that changes something, and before the first question to
-    systemd after each order, while the order is carried out."""
-    chosen = []
+    systemd after each order, while the order is carried out. A kill leaves what the kernel has, so a sync changes
+    nothing of it: being killed before a sync and before the call after it is the same, and done once."""
+    chosen: list[Call] = []
     ordered = False
     for call in found:
         if call.writes or (ordered and call.name == "sendmsg"):
-            chosen.append(call)
+            if not (chosen and chosen[-1].name in SYNCS):
+                chosen.append(call)
+            else:
+                chosen[-1] = call
             ordered = call.name == "sendmsg" and call.writes
     return chosen
 
@@ -222,7 +227,7 @@ class Disk:
                 node.now = b""
             elif call.name == "fchmod":
                 node.mode = int(call.arguments.rsplit(",", 1)[1].strip(), 8)
-            elif call.name in ("fsync", "fdatasync"):
+            elif call.name in SYNCS:
                 node.kept = node.now
                 node.entries_kept = dict(node.entries)
 

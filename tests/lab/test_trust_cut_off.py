@@ -1,9 +1,11 @@
-"""SIGKILL at every call by which a change touches the host: after one `recover` it is all old or all new."""
+"""A change that is cut off: by SIGKILL at every call by which it touches the host, and by a power loss at each, when
+what was not synced may be gone. After one `recover` the host is all old or all new."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -12,14 +14,18 @@ import pytest
 from tests.lab import ollama
 from tests.lab.trust import strace
 from tests.lab.trust.host import UNIT
-from tests.lab.trust.kill import Victim
-from tests.lab.trust.strace import Call
+from tests.lab.trust.kill import OURS, Victim
+from tests.lab.trust.strace import Call, Disk, Tree
 
 pytestmark = pytest.mark.lab
 # All kinds of files: a drop-in that is new, an environment file for a secret, lines taken out of an admin's file.
 APPLY = ("apply", "--parallel", "3", "--set", "OLLAMA_ORIGINS=@/root/origins", "--adopt", "--json")
 ROLLBACK, RECOVER = ("rollback", "1", "--json"), ("recover", "--json")
+KINDS = {"apply": APPLY, "rollback": ROLLBACK, "recover": RECOVER}
+# Without lines of others: the files that a replayed disk puts there are root's.
+PLAIN, BACK = tuple(a for a in APPLY if a != "--adopt"), ("rollback", "--json")
 TRIES = 3
+MACHINES = 3  # more than cores: each waits for restarts much of its time
 
 
 def prepared(victim: Victim) -> None:
@@ -78,16 +84,14 @@ class Sweep:
             self.wrong.append(f"{what}: {self.at}, recover {done}")
 
 
-KINDS = {"apply": APPLY, "rollback": ROLLBACK, "recover": RECOVER}
-
-
 class Hosts:
-    """Two machines that are alike, the two states of theirs, and the points of each command."""
+    """Machines that are alike, the two states of theirs, and the points of each command."""
 
-    def __init__(self, one: Victim, two: Victim) -> None:
-        self.victims = (one, two)
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(prepared, self.victims))
+    def __init__(self, victims: list[Victim]) -> None:
+        self.victims = victims
+        with ThreadPoolExecutor(MACHINES) as pool:
+            list(pool.map(prepared, victims))
+        one = victims[0]
         self.old = one.state()
         self.points = {"apply": strace.points(one.trace(*APPLY))}
         self.new = one.state()
@@ -102,8 +106,8 @@ class Hosts:
 
 @pytest.fixture(scope="module")
 def hosts() -> Iterator[Hosts]:
-    with Victim() as one, Victim() as two:
-        yield Hosts(one, two)
+    with ExitStack() as stack, ThreadPoolExecutor(MACHINES) as pool:
+        yield Hosts(list(pool.map(lambda _: stack.enter_context(Victim()), range(MACHINES))))
 
 
 @pytest.mark.timeout(1200)  # of a machine with much else to do
@@ -112,22 +116,64 @@ def test_a_kill_at_any_call_leaves_all_old_or_all_new(hosts: Hosts, kind: str) -
     assert "value= serves=yes" in hosts.old and "value=3 serves=yes" in hosts.new
     calls = hosts.points[kind]
     named = {call.text for call in calls}
-    for what in (
-        "RestartUnit",
-        "Reload",
-        "open.json",
-        "history",
-        "zz-ollamactl.conf",
-        ".env",
-        UNIT,
-        "fchown",
-        "fsync",
-    ):
+    parts = ("RestartUnit", "Reload", "open.json", "history", "zz-ollamactl.conf", ".env", UNIT, "fchown", "rename")
+    for what in parts:
         assert any(what in text for text in named), f"{what} is not among {sorted(named)}"
     sweeps = [Sweep(kind, victim, hosts) for victim in hosts.victims]
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda n: sweeps[n].run(calls[n::2]), range(2)))
+    with ThreadPoolExecutor(MACHINES) as pool:
+        list(pool.map(lambda n: sweeps[n].run(calls[n::MACHINES]), range(MACHINES)))
     wrong = [w for s in sweeps for w in s.wrong]
-    print(f"{kind}: {len(calls)} points, {sum(s.killed for s in sweeps)} killed at the first go or a later one")
+    print(f"{kind}: {len(calls)} points")
     assert not wrong, "\n".join(wrong)
     assert sum(s.killed for s in sweeps) == len(calls)
+
+
+def outcomes(victim: Victim, *args: str) -> tuple[dict[object, tuple[str, Tree]], str]:
+    """Everything that a loss during a change may leave, each once with the call before which it happened; and the
+    state after the change."""
+    disk = Disk(victim.tree())
+    found: dict[object, tuple[str, Tree]] = {}
+    for call in victim.trace(*args):
+        if call.ours:
+            for tree in (*disk.losses(), disk.whole()):
+                found.setdefault(strace.normal(tree), (call.text, tree))
+            disk.do(call)
+    after = disk.whole()
+    now = {p: v for p, v in victim.tree().items() if not p.endswith("/lock")}
+    replayed = {p: v for p, v in after.items() if p in now}
+    assert {p: v[2] for p, v in replayed.items() if v[0] == "file"} == {
+        p: v[2] for p, v in now.items() if v[0] == "file"
+    }
+    return found, victim.state()
+
+
+def endure(victim: Victim, well: tuple[str, str], todo: list[tuple[str, Tree]]) -> list[str]:
+    wrong = []
+    for text, tree in todo:
+        victim.boot_with(tree)
+        ollama.wait_answer(victim.machine)
+        done, at = victim.recover()
+        if done["exit_code"] != 0 or at not in well:
+            wrong.append(f"power lost before {text}: {at}, recover {done}")
+    return wrong
+
+
+@pytest.mark.timeout(1200)  # of a machine with much else to do
+def test_a_power_loss_leaves_all_old_or_all_new(hosts: Hosts) -> None:
+    one = hosts.victims[0]
+    for victim in hosts.victims:
+        victim.machine.run(["chown", "root:root", UNIT])
+    old = one.state()
+    found, new = outcomes(one, *PLAIN)
+    back, again = outcomes(one, *BACK)
+    assert again == old != new
+    todo = list((found | back).values())
+    for states in (found, back):
+        for path in (OURS, "/etc/ollamactl/ollama.service.env", "/var/lib/ollamactl/open.json"):
+            assert len({tree.get(path) for _, tree in states.values()}) > 1, path  # there, and lost
+    with ThreadPoolExecutor(MACHINES) as pool:
+        parts = range(MACHINES)
+        wrong = pool.map(lambda n: endure(hosts.victims[n], (old, new), todo[n::MACHINES]), parts)
+        said = [w for ws in wrong for w in ws]
+    print(f"{len(todo)} states of the disk")
+    assert not said, "\n".join(said)

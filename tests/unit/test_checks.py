@@ -13,7 +13,7 @@ import pytest
 from ollamactl.core.checks import CHECKS, Finding, base, run
 from ollamactl.core.facts import Facts, HostMemory, Service, System
 from ollamactl.core.needs import MADE, NO_SIGNS, Signs
-from ollamactl.core.parse.events import EVENTS
+from ollamactl.core.parse.messages import EVENTS
 from ollamactl.core.parse.manager import KERNEL, ROWS
 from ollamactl.core.parse.phrases import PHRASES
 from ollamactl.core.paste.commands import KINDS

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from ollamactl.core.parse import events
-from ollamactl.core.parse.events import EVENTS, Event
+from ollamactl.core.parse.messages import EVENTS, Event
 from ollamactl.core.parse.sift import CHATTER, wanted
 from tests.unit.logs import lines
 
@@ -24,6 +24,8 @@ EXAMPLES = {
         "llama_init_from_model: enabling flash_attn since it is required for quantized V cache"
     ),
     "bind: ": "Error: listen tcp 10.0.0.9:11434: bind: cannot assign requested address",
+    "listen tcp ": "Error: listen tcp 127.0.0.1:11434: bind: Jeder Socket darf in der Regel nur für eine Anwendung vergeben werden: häufig",
+    "Dynamic LLM libraries": 'time=2026-11-30T02:56:39.000Z level=INFO source=routes.go:1267 msg="Dynamic LLM libraries" runners="[cpu cpu_avx]"',
     "is not defined": "panic: $HOME is not defined",
     "permission denied": "Error: mkdir /mnt/models/blobs: permission denied",
     "read-only file system": "Error: mkdir /usr/share/ollama/.ollama: read-only file system",
@@ -38,7 +40,7 @@ EXAMPLES = {
 
 
 def example(row: Event) -> str:
-    if row.how in ("msg", "prefix"):
+    if row.how in ("msg", "prefix") and row.needle not in EXAMPLES:
         text = row.needle + (" 1.00 seconds" if row.how == "prefix" else "")
         error = ' error="context canceled"' if row.kind == "load_cancelled" else ""
         return f'time=2026-11-30T02:56:39.000Z level=WARN source=sched.go:1 msg="{text}"{error}'

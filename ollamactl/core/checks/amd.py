@@ -41,11 +41,14 @@ def igpu_dropped(
 ) -> Iterator[Finding]:
     """An integrated GPU is not used.
 
-    Why: since 0.30 integrated GPUs are left out unless OLLAMA_IGPU_ENABLE=1 is set.
-    Seen: "dropping integrated GPU".
+    Why: since 0.30 integrated GPUs are left out unless OLLAMA_IGPU_ENABLE=1 is set; up to 0.12.3 Radeons with less
+    than 1 GiB of their own were passed over always.
+    Seen: "dropping integrated GPU", "unsupported Radeon iGPU".
     Do: OLLAMA_IGPU_ENABLE=1 (for gfx1151 and the like also HSA_OVERRIDE_GFX_VERSION, or Vulkan).
     """
     fix = "sudo ollamactl apply --set OLLAMA_IGPU_ENABLE=1"
+    if () < release < (0, 30):
+        fix = f"curl -fsSL https://ollama.com/install.sh | sh    # from 0.30 on: {fix}"
     if signs.has("igpu_dropped"):
         names = sorted(
             {e.fields.get("description", "") or e.fields.get("name", "") for e in signs.of("igpu_dropped")} - {""}

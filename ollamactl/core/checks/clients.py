@@ -27,15 +27,24 @@ def clusters(failed: tuple[Request, ...]) -> list[tuple[float, list[Request]]]:
             groups[-1].append(row)
         else:
             groups.append([row])
-    found = [(_round(g), g) for g in groups if len(g) >= CLUSTER or (len(g) >= 2 and _is_round(g[0].seconds))]
+    found = [
+        (_round(g), g)
+        for g in groups
+        if len(g) >= CLUSTER or (len(g) >= 2 and _is_round(g[0].seconds)) or _is_limit(g[0].seconds)
+    ]
     return sorted(found, key=lambda one: -len(one[1]))
 
 
+LIMITS = (10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600, 900, 1800, 3600)  # seconds that clients wait for
+
+
 def _is_round(value: float) -> bool:
-    return any(
-        abs(value - limit) < max(0.6, limit * 0.006)
-        for limit in (10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600, 900)
-    )
+    return any(abs(value - limit) < max(0.6, limit * 0.006) for limit in LIMITS)
+
+
+def _is_limit(value: float) -> bool:
+    """Whether it is a usual limit to the second and so long that this is no chance: then one request tells."""
+    return value >= 119 and any(abs(value - limit) <= 0.6 for limit in LIMITS)
 
 
 def _round(group: list[Request]) -> float:

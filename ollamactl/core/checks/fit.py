@@ -68,10 +68,9 @@ def partial_offload(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
         load is not None and load.offloaded and 0 < load.offloaded[0] < load.offloaded[1] - 1
     ):
         on, of = load.offloaded or (0, 0)
-        if of - on <= 1 and not _old_engine(load):
-            return
-        said = f"{on} of {of} layers are on the GPU, the others on the CPU"
-        yield Finding("warning", said, (load.text, *_sizes(load)), fix)
+        last = of - on <= 1 and not _old_engine(load)
+        said = f"{on} of {of} layers are on the GPU, the {'output layer' if last else 'others'} on the CPU"
+        yield Finding("info" if last else "warning", said, (load.text, *_sizes(load)), fix)
         return
     for event, n in estimates(signs)[-1:] if not (start and start.loads) else ():
         on, of = int(n.get("layers.offload", 0)), int(n.get("layers.model", 0))

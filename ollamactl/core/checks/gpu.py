@@ -145,6 +145,13 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
             signs.quotes([*libs, *exit127]),
             "curl -fsSL https://ollama.com/install.sh | sh",
         )
+    elif signs.has("cpu_runners_only") and gpus_of(start):
+        yield Finding(
+            "error",
+            "a GPU is there, and the installed package has runners for the CPU only",
+            (*signs.lines("cpu_runners_only"), gpus_of(start)[0].text),
+            "curl -fsSL https://ollama.com/install.sh | sh",
+        )
     elif signs.has("package_variant"):
         yield Finding(
             "warning",

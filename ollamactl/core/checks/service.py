@@ -159,6 +159,8 @@ def server_panic_restarts(signs: Signs, start: Start | None = None) -> Iterator[
         e for e in found if not re.search(r"panic recovered|http: panic serving|unable to (?:load|create)", e.text)
     ]
     own = [e for e in fatal if start is None or e.pid is None or e.pid == start.pid]
+    if signs.has("runner_trace") and not signs.has("server_trace"):
+        own = []  # each process prints the stacks of its own goroutines
     exited = signs.matching("status=2/invalidargument", "code=dumped", kinds=("unit:main_exited",))
     last_load = start.loads[-1] if start and start.loads else None
     runner = last_load is not None and last_load.outcome == "failed" and not exited

@@ -300,15 +300,19 @@ def kv_type_ignored_by_architecture(signs: Signs, start: Start) -> Iterator[Find
 def flash_attention_unsupported_gpu(signs: Signs) -> Iterator[Finding]:
     """Flash attention was asked for and a GPU cannot do it.
 
-    Why: the decision is taken over all GPUs; where it falls, a quantised cache type falls with it.
+    Why: the decision is taken over all GPUs; where it falls, a quantised cache type falls with it. A model that has
+    no use for it (most embedding models) says so as well: that is harmless.
     Seen: Ollama's own warning.
     Do: unset OLLAMA_FLASH_ATTENTION and OLLAMA_KV_CACHE_TYPE, or hide the weak GPU.
     """
-    if signs.has("flash_attention_unsupported"):
+    events = signs.of("flash_attention_unsupported")
+    if events:
+        of_a_model = all("by model" in e.text for e in events)
+        by = "by a model" if of_a_model else "here"
         yield Finding(
-            "warning",
-            "flash attention is enabled and not supported here; it stays off",
-            signs.lines("flash_attention_unsupported"),
+            "info" if of_a_model else "warning",
+            f"flash attention is enabled and not supported {by}; it stays off",
+            signs.quotes(events),
             "sudo ollamactl apply --unset OLLAMA_FLASH_ATTENTION --unset OLLAMA_KV_CACHE_TYPE",
         )
 

@@ -174,7 +174,7 @@ class Loading:
         engine_flash = _FLASH.get(seen.get("flash_attn", ""), "")
         error = self.error
         outcome = self.outcome
-        weights = self.offloaded is not None and any(b.kind == "model" for b in self.buffers) and not self.error_lines
+        weights = self.offloaded is not None and not self.error_lines
         if self.implied and outcome == "loading" and (context or weights or any(b.kind == "kv" for b in self.buffers)):
             outcome = "loaded"  # its weights or context stand; the line that says so is not in what was pasted
         if outcome == "failed":

@@ -305,8 +305,8 @@ class _Text:
             if found.re is _STAMPED:
                 at = seconds_of(found[1].decode()) or at
             line = clean(line[found.end() :])
-        if line[:1] in (b" ", b"\t", b">"):
-            bare = line.lstrip(b" \t>")
+        if line[:1] in (b" ", b"\t", b">", b"*"):
+            bare = line.lstrip(b" \t>*")
             if bare.startswith((b"time=", b"[GIN]", b"llama_", b"load_tensors")):
                 line = bare
             elif depth == 0 and _SYSLOG.match(bare):

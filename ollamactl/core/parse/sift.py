@@ -20,21 +20,24 @@ _STEMS = re.compile(
     rb"|overwritten|undefined symbol|reached end|end of file|TensileLib|Tensile host"
     rb"|allocate|ouldn't find|magic|rchitecture|init failure|cuInit|cudaGet|cudaSet|permissions|/dev/kfd|mismatch"
     rb"|management lib|not running|respawning|could not"
+    rb"|too old|an iGPU|overflow|symbol lookup|may not be enabled|listen tcp|ollama/(?:runner/|llama|server\.)"
     rb"|is not compatible|exceed|corrupted|offset\+size|file bounds|architecture:|shared libraries|rocm library"
 )
 # What may be passed over without looking at the rest of the line: the chatter of a server at work and of a load.
-# In JSON a tab is `\t`. What begins so and says something all the same is excepted here.
-CHATTER = re.compile(
+# In JSON a tab is `\t`. What begins so and says something all the same is excepted here. journalctl reads it too, as a
+# regular expression of PCRE.
+CHATTER_PATTERN = (
     rb"slot (?:print_timing|get_availabl|init_sampler|process_sing|create_check"
     rb"|launch_slot_: id +\d+ \| task -?\d+ \| s"
     rb"|     release: id +\d+ \| task -?\d+ \| stop processing: n_tokens = \d+, truncated = 0"
     rb"|  operator\(\): id +\d+ \| task -?\d+ \| "
     rb"(?:new prompt|cached n_tokens|restored|checking|prompt processing|forcing full|erased))"
     rb"|srv  (?:      update:    -|        load:|       alloc:|update_slots: all|get_availabl:|server_strea"
-    rb"|prompt_save|  operator\(\): (?:chat format|operator)|        stop: cancel|        init: )"
+    rb"| ?prompt_save|  operator\(\): (?:chat format|operator)|        stop: cancel|        init: )"
     rb"|print_info: (?!n_ctx_train|arch )|llama_model_loader: -|\t(?![\x22])|\\t(?:repeat|dry|top|mirostat)"
     rb"|cmn  common_(?:param|init_: added)|load: +(?:-|control|special|token|printing|\d)"
-).match
+)
+CHATTER = re.compile(CHATTER_PATTERN).match
 _SRV_FUNCTIONS = {b"  load_model", b"llama_server", b"send_error:  "[:12], b"  send_error", b"        main"}
 _NOISE = {b"cmn ", b"spec", b"\\tre", b"\\tdr", b"\\tto", b"\\tmi", b"\trep", b"\tdry", b"\ttop", b"\tmir"}
 _SLOT_WORDS = (b"shift", b"fail", b"exceed", b"rror", b"too large", b"too long")

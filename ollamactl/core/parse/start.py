@@ -25,7 +25,7 @@ _RUNNER_STARTS = {"starting llama server", "starting runner", "starting llama-se
 # events that say nothing against a load during which they occur
 _HARMLESS = {
     "slot_launched", "prompt_cache", "prompt_cache_enabled", "prompt_cache_disabled", "flash_attention_forced_on",
-    "llama_arg_overridden", "context_shift", "key_created", "host_memory_projection",
+    "llama_arg_overridden", "context_shift", "key_created", "host_memory_projection", "server_trace", "runner_trace",
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from ollamactl.core import settings
-from ollamactl.core.parse import events, slog
+from ollamactl.core.parse import events, messages, slog
 
 # what a line must hold to be looked at closer
 _WORTH = re.compile(
@@ -49,7 +49,7 @@ _STARTING = re.compile(
 )
 _SLOTTED = re.compile(r"--?(?:ctx-size|c|parallel|np)[ =]\d")
 _MESSAGES: tuple[tuple[str, str], ...] = tuple(
-    (row.needle, row.how) for row in events.EVENTS if row.how in ("msg", "prefix") and len(row.needle) > 16
+    (row.needle, row.how) for row in messages.EVENTS if row.how in ("msg", "prefix") and len(row.needle) > 16
 )
 _DMESG = re.compile(r"\[ *(?:\d+\.\d{3,}|\w{3} \w{3} +\d+ [\d:]{8} \d{4})\] (?P<said>(?:Out of memory|oom-kill|Memory cgroup|\S+ invoked oom|NVRM|nvidia|amdgpu|PM:|kfd|BUG|traps)[^\n]*)")
 # a line of systemd without its journal's prefix, as `journalctl -o cat` and some people leave it

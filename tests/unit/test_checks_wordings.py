@@ -1,0 +1,103 @@
+"""The wordings of one cause in different releases and systems: each is told, and its near miss is not.
+
+A row: the check, what makes it fire, and nearly the same, on which it must say nothing at warning or above."""
+
+# ruff: noqa: E501 - lines of logs
+from __future__ import annotations
+
+import pytest
+
+from ollamactl.core.checks import Report, run
+from ollamactl.core.pasted import facts_of
+from tests.system.small import A, Log, on_cpu, served
+
+GO_STACK = "goroutine 29 gp=0xc000585dc0 m=0 mp=0x64b1b235c780 [syscall]:\ngithub.com/ollama/ollama/{frame}(0x7f2778ad5c10, 0x1)"
+CRASH = "SIGSEGV: segmentation violation"
+EXEC = "unable to start server fork/exec /var/tmp/o1/runners/cpu_avx2/ollama_llama_server: permission denied"
+
+
+def amd(release: str, msg: str, level: str = "WARN", **fields: object) -> Log:
+    log = Log(release).listen() if release < "0.1.34" else Log(release).config().listen()
+    return log.say(msg, level, "amd_linux.go:114", **fields)
+
+
+def nvidia(release: str, library: str, error: str) -> Log:
+    return Log(release).config().listen().say("unable to load cuda driver library", "INFO", "gpu.go:568", library=library, error=error)
+
+
+def runners(names: str, release: str = "0.5.4") -> Log:
+    return Log(release).config().listen().say("Dynamic LLM libraries", source="routes.go:1267", runners=names).gpu()
+
+
+def layers(on: int, of: int) -> str:
+    return Log().say(f"offloading {on} repeating layers to GPU", source="ggml.go:482").say(f"offloaded {on}/{of} layers to GPU", source="ggml.go:494").text()
+
+
+ROWS: dict[str, tuple[str, str, str]] = {
+    "amd of 0.1.29": ("gpu_not_supported_by_backend",
+                      amd("0.1.29", "amdgpu [0] gfx1012 is not supported by /tmp/ollama77/rocm [gfx1030 gfx1100]").say("no GPU detected").text(),
+                      amd("0.1.29", "amdgpu [0] gfx1100 is supported", "INFO").text()),
+    "amd too old": ("gpu_not_supported_by_backend", amd("0.5.1", "amdgpu too old gfx803", gpu="0").cpu().text(),
+                    amd("0.5.1", "amdgpu is supported", "INFO", gpu_type="gfx1100").gpu("RX 7900", lib="rocm").text()),
+    "amd of 0.30": ("gpu_not_supported_by_backend", amd("0.32.0", "dropping ROCm device — no rocblas support for gfx target", device="ROCm0", gfx_target="gfx1034").cpu().text(),
+                    amd("0.32.0", "dropping ROCm device — no rocblas support for gfx target", device="ROCm1", gfx_target="gfx1036").gpu("RX 7900 XT", lib="ROCm").text()),
+    "amd's list unreadable": ("package_without_gpu_libs", amd("0.3.3", "failed to lookup supported GFX types: no such file").cpu().text(),
+                              amd("0.3.3", "amdgpu is supported", "INFO").gpu("RX 6800", lib="rocm").text()),
+    "integrated, 0.5": ("igpu_dropped", amd("0.5.1", "unsupported Radeon iGPU detected skipping", "INFO", id="0", total="512.0 MiB").cpu().text(),
+                        amd("0.5.1", "unsupported Radeon iGPU detected skipping", "INFO", id="1", total="512.0 MiB").gpu("RX 7900", lib="rocm").text()),
+    "integrated, 0.1.30": ("igpu_dropped", amd("0.1.30", "amdgpu [0] appears to be an iGPU with 512M reported total memory, skipping", "INFO").text(),
+                           amd("0.1.30", "[0] amdgpu totalMemory 16368M", "INFO").text()),
+    "probe of 0.30 timed out": ("gpu_discovery_timeout", Log("0.30.4").config().listen().say("llama-server discovery: timed out waiting for server startup", "WARN", error="context deadline exceeded").cpu().text(),
+                                Log("0.30.4").config().listen().say("llama-server discovery: timed out waiting for server startup", "WARN", error="context deadline exceeded").gpu().text()),
+    "no symbol, Windows": ("nvidia_driver_too_old", nvidia("0.3.9", "C:\\WINDOWS\\system32\\nvcuda.dll", "symbol lookup for cuCtxCreate_v3 failed: \\xd5").cpu().text(),
+                           nvidia("0.3.9", "/usr/lib32/libcuda.so.1", "Unable to load it: wrong ELF class: ELFCLASS32").gpu().text()),
+    "driver too old or missing": ("nvidia_driver_too_old", nvidia("0.4.1", "/usr/lib/libcudart.so.11.0", "your nvidia driver is too old or missing.").cpu().text(),
+                                  nvidia("0.4.1", "/usr/lib/libcudart.so.11.0", "your nvidia driver is too old or missing.").gpu().text()),
+    "runners for the CPU only": ("package_without_gpu_libs", runners("[cpu cpu_avx cpu_avx2]").text(), runners("[cpu cpu_avx cuda_v12_avx]").text()),
+    "context of before 0.9.3": ("num_ctx_capped_to_trained_context",
+                                served("0.1.48").say("requested context length is greater than the model's training context window size", "WARN", requested=16384, **{"training size": 8192}).text(),
+                                served("0.1.48").load(8192, 1).text()),
+    "context, said by the engine": ("num_ctx_capped_to_trained_context",
+                                    served("0.6.0").load(8192, 1, layers=(33, 33), says="llama_init_from_model: n_ctx_per_seq (8192) > n_ctx_train (2048) -- possible training context overflow").text(),
+                                    served("0.6.0").load(2048, 1, layers=(33, 33), says="llama_init_from_model: n_ctx_per_seq (2048) < n_ctx_train (8192) -- the full capacity of the model will not be utilized").text()),
+    "refused by the new engine": ("ram_too_small", served("0.13.0").say("model request too large for system", "WARN", "server.go:1044", requested="338.1 GiB", available="337.2 GiB", total="344.0 GiB").text(),
+                                  served("0.13.0").say("model request too large for system", "WARN", "server.go:1044", requested="38.1 GiB", available="37.2 GiB").load(4096, layers=(33, 33)).text()),
+    "noexec, with a hint": ("tmp_noexec", served("0.1.37").say("NewLlamaServer failed", source="sched.go:308", model=A, error=EXEC + ".  /var/tmp/o1 may have noexec set.").text(),
+                            served("0.1.37").say("NewLlamaServer failed", source="sched.go:308", model=A, error="context canceled").text()),
+    "a reserved port of Windows": ("bind_refused", "Error: listen tcp 127.0.0.1:11434: bind: An attempt was made to access a socket in a way forbidden by its access permissions.\n",
+                                   "Error: dial tcp 127.0.0.1:11434: bind is not the word here\n"),
+    "Windows in its language": ("port_in_use", "Error: listen tcp 127.0.0.1:11434: bind: Une seule utilisation de chaque adresse de socket est normalement autorisée.\n",
+                                "Error: listen tcp 10.9.9.9:11434: bind: cannot assign requested address\n"),
+    "the runner's own stack": ("runner_crash_on_load", f"{CRASH}\nPC=0x7f27 m=0 sigcode=1\n{GO_STACK.format(frame='llama._Cfunc_llama_decode')}\n", served().load(4096, layers=(33, 33)).text()),
+    "the server's own stack": ("server_panic_restarts", f"{CRASH}\nPC=0x7f27 m=0 sigcode=1\n{GO_STACK.format(frame='server.(*Scheduler).processPending')}\n",
+                               f"{CRASH}\nPC=0x7f27 m=0 sigcode=1\n{GO_STACK.format(frame='runner/ollamarunner.(*Server).run')}\n"),
+    "layers without their load": ("partial_offload", layers(29, 37), layers(37, 37)),
+    "one request of ten minutes": ("client_timeout_500_clusters", served().load(4096, layers=(33, 33)).gin(500, "10m0s").text(), served().load(4096, layers=(33, 33)).gin(500, "9m41s").text()),
+    "emphasised": ("client_timeout_500_clusters", '**[GIN] 2026/05/04 - 10:00:01 | 500 |          2m0s |       127.0.0.1 | POST     "/api/chat"**\n',
+                   '**[GIN] 2026/05/04 - 10:00:01 | 200 |          2m0s |       127.0.0.1 | POST     "/api/chat"**\n'),
+    "no flash attention on that GPU": ("flash_attention_unsupported_gpu", served("0.9.0").say("flash attention enabled but not supported by gpu", "WARN").text(),
+                                       served("0.18.0").say("flash attention enabled but not supported by model", "WARN").text()),
+    "the first releases without a GPU": ("no_gpu_found", Log("0.1.9").raw("2023/11/15 10:00:00 routes.go:891: warning: gpu support may not be enabled, check that you have installed GPU drivers: nvidia-smi command failed").text(),
+                                         on_cpu("0.1.40").gpu().text()),
+}  # fmt: skip
+
+
+def report(text: str) -> Report:
+    facts = facts_of(text.encode(), "text")
+    return run(facts) if facts is not None else Report()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_it_is_told_first(name: str) -> None:
+    check, text, _ = ROWS[name]
+    found = report(text)
+    assert not found.crashed
+    assert [f.check for f in found.findings][:1] == [check], [(f.check, f.summary) for f in found.findings]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_its_near_miss_is_not(name: str) -> None:
+    check, _, text = ROWS[name]
+    found = report(text)
+    assert not found.crashed
+    assert not [f for f in found.findings if f.check == check and f.severity != "info"]

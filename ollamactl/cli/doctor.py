@@ -116,7 +116,7 @@ def gather(source: str | None, unit: str) -> Facts:
     opened = open_source(source, unit)
     if opened.facts is not None:
         return opened.facts
-    collector = Collector(opened.host, unit)
+    collector = Collector(opened.host, unit, thorough=True)
     facts = collector.facts(ALL, taken=time.time(), origin=opened.origin)
     missing = facts.why("service")
     if facts.service is None and missing.kind == "unasked" and "several" in missing.detail:

@@ -24,7 +24,7 @@ ALL = tuple(f for f in FEEDS if f in Facts.__struct_fields__)
 
 def gather_all(host: Host, unit: str, origin: str) -> Facts:
     """Every fact; what can't be known has its reason in `missing`."""
-    collector = Collector(host, unit)
+    collector = Collector(host, unit, thorough=True)
     return collector.facts((*ALL, *collector.only_here()), taken=time.time(), origin=origin)
 
 

@@ -25,7 +25,9 @@ def judged(facts: Facts) -> dict[str, Any]:
         "started": start.at if start else None,
         "starts": len(log.starts) if log else 0,
         "lines": [start.first_line, start.last_line] if start else None,
-        "log": {"form": log.form, "where": log.where, "lines": log.lines, "unread": log.unread} if log else None,
+        "log": {"form": log.form, "where": log.where, "lines": log.lines, "unread": log.unread, "gap": log.gap}
+        if log
+        else None,
     }
 
 
@@ -76,15 +78,17 @@ def headline(facts: Facts, report: Report, seconds: float) -> str:
 
 
 def which_start(facts: Facts) -> str:
-    """The start that was judged, where a log holds several."""
+    """The start that was judged, where a log holds several, and what of the log was not read."""
     start, log = facts.start, facts.log
-    if start is None or log is None or len(log.starts) < 2:
+    if start is None or log is None:
         return ""
+    gap = f"not read: lines in the middle of the {log.where} ({log.gap})" if log.gap else ""
+    if len(log.starts) < 2:
+        return gap
     number = next((n for n, s in enumerate(log.starts, 1) if s == start), 0)
     at = f", {day(start.at)}" if start.at else ""
-    return (
-        f"judged: start {number} of {len(log.starts)} in the log{at} (lines {start.first_line} to {start.last_line})"
-    )
+    where = f"lines {start.first_line} to {start.last_line}"
+    return f"judged: start {number} of {len(log.starts)} in the log{at} ({where}){'; ' * bool(gap)}{gap}"
 
 
 def screen(out: Terminal, facts: Facts, report: Report, seconds: float, *, details: bool = False) -> None:

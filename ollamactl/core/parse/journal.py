@@ -54,14 +54,31 @@ def messages(body: bytes) -> list[tuple[float | None, str]]:
 
 def joined(head: bytes, tail: bytes) -> list[bytes]:
     """The head and the tail of one journal as one, without the records that both have. The head's last line may
-    be cut off; records are ordered by time."""
+    be cut off; records are ordered by time, and those of one time are told by their cursors: journald gives all lines
+    that it reads at once the same time."""
     whole = head[: head.rfind(b"\n") + 1]
-    last = _time(whole[whole.rfind(b"\n", 0, -1) + 1 :])
-    later = [line for line in tail.splitlines(keepends=True) if _time(line) > last]
+    last, seen = 0, set()
+    for line in reversed(whole.splitlines()):
+        time = _time(line)
+        if time < last:
+            break
+        last = time
+        seen.add(_cursor(line))
+    later = [line for line in tail.splitlines(keepends=True) if _is_later(line, last, seen)]
     return [whole, *later]
+
+
+def _is_later(line: bytes, last: int, seen: set[bytes]) -> bool:
+    time = _time(line)
+    return time > last or (time == last and _cursor(line) not in seen)
 
 
 def _time(line: bytes) -> int:
     """`__REALTIME_TIMESTAMP` of a record in microseconds, 0 where there is none."""
     found = re.search(rb'"__REALTIME_TIMESTAMP"\s*:\s*"(\d+)"', line)
     return int(found[1]) if found else 0
+
+
+def _cursor(line: bytes) -> bytes:
+    found = re.search(rb'"__CURSOR"\s*:\s*"([^"]*)"', line)
+    return found[1] if found else b""

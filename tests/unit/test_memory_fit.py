@@ -275,4 +275,4 @@ def test_experts_go_to_the_host_first() -> None:
     found = fit(model, start(8192, 1, batch=512), (device,))
     assert found.verdict == "spills"
     assert HOST not in found.layout.layers
-    assert found.layout.host_experts
+    assert found.layout.lent == {1}  # the block behind; the one in front is whole

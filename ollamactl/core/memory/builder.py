@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ollamactl.core.memory import gemma
 from ollamactl.core.memory.ggml import quantized
+from ollamactl.core.memory.graph import OFFLOADED, Tensor
 from ollamactl.core.memory.graph import Graph as Nodes
-from ollamactl.core.memory.graph import Tensor
 from ollamactl.core.memory.indexer import Indexer
 
 if TYPE_CHECKING:
@@ -179,7 +179,10 @@ class Builder:
 
     def normed(self, tensor: Tensor) -> Tensor:
         """A norm without its weights. One by mean and variance makes a new tensor."""
-        if self.hyper.family.layer_norm:
+        by_mean = self.hyper.family.layer_norm
+        if by_mean is None:  # as the file says
+            by_mean = not self.hyper.keys.get("attention.layer_norm_rms_epsilon")
+        if by_mean:
             return Tensor(tensor.size, (tensor,), layout=tensor.layout)
         return self.same(tensor)
 
@@ -189,7 +192,9 @@ class Builder:
         return self.weigh(self.same(made), block, bias) if bias in block.widths else made
 
     def weigh(self, tensor: Tensor, block: Block, name: str) -> Tensor:
-        """Note the matrix that a result needs where it lies in host memory."""
+        """Note the matrix that a result needs where it lies in host memory. A few rows are evaluated there."""
+        if self.rows < OFFLOADED:
+            return tensor
         if self.hosted or (self.hosted_experts and "_exps." in name):
             size = block.sizes.get(name, 0)
             if size:

@@ -1,8 +1,7 @@
 """Whether a model fits wholly on the devices, how many layers spill, how many slots fit, and what else would fit.
 
 The rules are those of llama.cpp's own fit (common/fit.cpp): every device shall keep a margin free; if one does not,
-the devices are filled from the last layer back to front, dense models by whole layers, mixtures of experts first with
-all experts on the host and then with whole blocks from the front.
+the layers are put where they fit (placement.py). A split that this finds is kept though it may use some of a margin.
 """
 
 from __future__ import annotations
@@ -12,13 +11,16 @@ from typing import Literal
 
 import msgspec
 
+from ollamactl.core.memory import placement
 from ollamactl.core.memory.cache import pad
 from ollamactl.core.memory.model import Hyper
+from ollamactl.core.memory.placement import Slices
 from ollamactl.core.memory.predict import COPIES, HOST, Device, Layout, Prediction, Request, predict, refusal, whole
 
 MiB = 1 << 20
 MARGIN = 1024 * MiB  # llama.cpp's --fit-target
 Verdict = Literal["fits", "spills", "cannot load"]
+End = Callable[[Prediction, int], int]  # Prediction.on, or one end of its bands
 
 
 class Fit(msgspec.Struct, frozen=True):
@@ -80,24 +82,42 @@ def fit(
     layout = split(hyper, devices)
     full = predict(hyper, request, devices, layout)
     headroom = _headroom(full, devices, keep)
+    targets = [d.free - keep for d in devices]
     beyond = _projected_beyond(hyper, request, layout, devices)
-    if all(d.free - full.most(i) - beyond[i] >= keep for i, d in enumerate(devices)):
-        certain = True
-        return Fit("fits", 0, layout, full, headroom, certain)
-    certain = any(d.free - full.least(i) - beyond[i] < keep for i, d in enumerate(devices))
-    placed = _place(hyper, request, devices, keep)
-    if placed.spilled == 0 and len(devices) == 1:
-        placed = full_minus_one(hyper)  # it may fit, but the band says that it need not
+    if _held(_sums(full, Prediction.most, beyond), targets):
+        return Fit("fits", 0, layout, full, headroom, True)
+    certain = not _held(_sums(full, Prediction.least, beyond), targets)
+    placed = _place(hyper, request, devices, targets, Prediction.on)
+    if placed.whole:  # it may fit, but does it at the upper end of every band?
+        placed = _place(hyper, request, devices, targets, Prediction.most)
     partial = predict(hyper, request, devices, placed)
-    if placed.spilled == 0:
-        more = _projected_beyond(hyper, request, placed, devices)
-        safe = all(d.free - partial.most(i) - more[i] >= keep for i, d in enumerate(devices))
-        verdict: Verdict = "fits" if safe else "spills"
-        return Fit(verdict, 0 if safe else 1, placed, partial, _headroom(partial, devices, keep), certain)
+    if placed.whole and _held(_sums(partial, Prediction.on, [0] * len(devices)), [d.free for d in devices]):
+        return Fit("fits", 0, placed, partial, _headroom(partial, devices, keep), certain)
     if host_free is not None and partial.least(HOST) > host_free:
         why = f"the host would need {partial.on(HOST) / MiB:.0f} MiB and has {host_free / MiB:.0f}"
         return Fit("cannot load", placed.spilled, placed, partial, _headroom(partial, devices, keep), certain, why)
-    return Fit("spills", placed.spilled, placed, partial, headroom, certain)
+    return Fit("spills", max(placed.spilled, 1), placed, partial, headroom, certain)
+
+
+def _held(used: list[int], targets: list[int]) -> bool:
+    return all(size <= target for size, target in zip(used, targets, strict=True))
+
+
+def _sums(prediction: Prediction, end: End, beyond: list[int]) -> list[int]:
+    """Bytes on each device at one end of the bands, with what the engine's fit projects beyond them."""
+    return [end(prediction, device) + more for device, more in enumerate(beyond)]
+
+
+def _place(hyper: Hyper, request: Request, devices: tuple[Device, ...], targets: list[int], end: End) -> Layout:
+    """Where the engine's fit puts the layers, were the memory that of one `end` of the bands."""
+
+    def used(slices: Slices) -> list[int]:
+        trial = placement.layout(hyper, slices)
+        beyond = _projected_beyond(hyper, request, trial, devices)
+        return _sums(predict(hyper, request, devices, trial), end, beyond)
+
+    apart = placement.sparse(hyper) and _surplus_without_experts(hyper, request, devices, targets) > 0
+    return placement.layout(hyper, placement.place(hyper, used, targets, experts_apart=apart))
 
 
 def _projected_beyond(hyper: Hyper, request: Request, layout: Layout, devices: tuple[Device, ...]) -> list[int]:
@@ -105,18 +125,13 @@ def _projected_beyond(hyper: Hyper, request: Request, layout: Layout, devices: t
 
     In its dry run the copies of the row that a device takes from the one before are counted twice.
     """
-    if len(devices) == 1:
-        return [0]
+    if len(devices) == 1 or not layout.whole:
+        return [0] * len(devices)
     total = request.context * request.slots
     rows = pad(min(request.batch, pad(total, 256)), request.slots)
     row = COPIES * 4 * rows * hyper.embedding
     places = layout.layers[:-1]
     return [row if device in places and device != places[0] else 0 for device in range(len(devices))]
-
-
-def full_minus_one(hyper: Hyper) -> Layout:
-    """All but the first layer: the smallest spill there is."""
-    return Layout((HOST,) + (0,) * hyper.blocks)
 
 
 def _headroom(prediction: Prediction, devices: tuple[Device, ...], keep: int) -> tuple[int, ...]:
@@ -133,93 +148,13 @@ def _on_host(hyper: Hyper, request: Request, host_free: int | None) -> Fit:
     return Fit("fits", 0, layout, prediction, spare, True)
 
 
-def _place(hyper: Hyper, request: Request, devices: tuple[Device, ...], keep: int) -> Layout:
-    """Where the engine's fit puts the layers of a model that does not fit wholly; see the module's docstring."""
-    last = len(devices) - 1
-    blocks = hyper.blocks
-    experts = hyper.weights.experts
-    sparse = any(experts)
-    layers = [0] * len(devices)  # a device: blocks, and on the last one the output
-    partial = [0] * len(devices)  # of these, with their experts on the host: the last ones of the device's slice
-
-    def layout(of: list[int], part: list[int]) -> Layout:
-        places = [HOST] * (blocks + 1 - sum(of))
-        hosted: set[int] = set()
-        for device, number in enumerate(of):
-            end = len(places) + number - (1 if device == last and number else 0)
-            hosted.update(range(end - part[device], end))
-            places += [device] * number
-        return Layout(tuple(places), frozenset(i for i in hosted if 0 <= i < blocks and experts[i]))
-
-    def holds(device: int, of: list[int], part: list[int]) -> bool:
-        trial = layout(of, part)
-        more = 0 if trial.spilled else _projected_beyond(hyper, request, trial, devices)[device]
-        return predict(hyper, request, devices, trial).on(device) + more <= devices[device].free - keep
-
-    def parts(device: int, number: int) -> int:
-        return 0 if not sparse else max(number - 1, 0) if device == last else number
-
-    for device in reversed(range(len(devices))):
-
-        def filled(
-            number: int, device: int = device, layers: list[int] = layers, partial: list[int] = partial
-        ) -> tuple[list[int], list[int]]:
-            of, part = layers.copy(), partial.copy()
-            of[device], part[device] = number, parts(device, number)
-            return of, part
-
-        number = _largest(_holding(holds, device, filled), blocks + 1 - sum(layers))
-        layers, partial = filled(number)
-    if not sparse or _surplus_without_experts(hyper, request, devices, keep) <= 0:
-        return layout(layers, partial)
-    start = next((d for d in range(len(devices)) if all(layers[d:])), last)  # first of the devices with such blocks
-    for device in range(start + 1):
-
-        def converted(
-            number: int,
-            device: int = device,
-            start: int = start,
-            layers: list[int] = layers,
-            partial: list[int] = partial,
-        ) -> tuple[list[int], list[int]]:
-            of, part, left = layers.copy(), partial.copy(), number
-            for other in range(start, len(devices)):
-                moved = min(left, part[other])
-                of[other] -= moved
-                part[other] -= moved
-                of[device] += moved
-                left -= moved
-                if part[other]:
-                    break
-            return of, part
-
-        number = _largest(_holding(holds, device, converted), sum(partial[start:]))
-        layers, partial = converted(number)
-        if device != start and layers[start] > (0 if start < last else 1) and partial[start]:
-            of, part = layers.copy(), partial.copy()  # at least part of one more layer
-            of[start], part[start] = of[start] - 1, part[start] - 1
-            of[device], part[device] = of[device] + 1, part[device] + 1
-            if holds(device, of, part):
-                layers, partial = of, part
-        while start < last and not partial[start]:
-            start += 1
-        if device >= start and not partial[start]:
-            break
-    return layout(layers, partial)
-
-
-def _holding(
-    holds: Callable[[int, list[int], list[int]], bool], device: int, made: Callable[[int], tuple[list[int], list[int]]]
-) -> Callable[[int], bool]:
-    """Whether a device holds what `made` makes of a number."""
-    return lambda number: holds(device, *made(number))
-
-
-def _surplus_without_experts(hyper: Hyper, request: Request, devices: tuple[Device, ...], keep: int) -> int:
+def _surplus_without_experts(
+    hyper: Hyper, request: Request, devices: tuple[Device, ...], targets: list[int]
+) -> int:
     """Bytes left on all devices together when every layer is there but all experts are on the host."""
     hosted = frozenset(i for i, size in enumerate(hyper.weights.experts[: hyper.blocks]) if size)
     prediction = predict(hyper, request, devices, Layout(split(hyper, devices).layers, hosted))
-    return sum(d.free - keep - prediction.on(i) for i, d in enumerate(devices))
+    return sum(target - prediction.on(i) for i, target in enumerate(targets))
 
 
 def _largest(holds: Callable[[int], bool], most: int) -> int:

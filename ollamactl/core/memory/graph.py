@@ -9,6 +9,7 @@ from __future__ import annotations
 
 ALIGNMENT = 128  # of a device's buffers (CUDA)
 HOST_ALIGNMENT = 32  # of the CPU's
+OFFLOADED = 32  # rows from which on a device borrows a matrix of the host
 
 
 class Tensor:

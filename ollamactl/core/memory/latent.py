@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from ollamactl.core.memory import cached
 from ollamactl.core.memory.attention import Projected, attend
 from ollamactl.core.memory.ggml import row_bytes
-from ollamactl.core.memory.graph import Tensor
+from ollamactl.core.memory.graph import OFFLOADED, Tensor
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.builder import Builder
     from ollamactl.core.memory.model import Block, Layer
 
 F = 4
-OFFLOADED = 32  # rows of a batch from which on a device borrows a matrix of the host
 
 
 def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from ollamactl.core.memory import compute, recurrent
 from ollamactl.core.memory.bands import HOSTED, Band, band
+from ollamactl.core.memory.builder import Part
 from ollamactl.core.memory.cache import Cells, cells, layer_bytes, output_bytes, state_bytes
 from ollamactl.core.memory.compute import CURRENT, NEWEST, Graph
-from ollamactl.core.memory.decoder import Part
 from ollamactl.core.memory.ggml import quantized
+from ollamactl.core.memory.graph import OFFLOADED
 from ollamactl.core.memory.model import Hyper
 
 Kind = Literal["exact", "modelled", "unknown"]
@@ -52,14 +53,26 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     compute_capability: float = 0.0
 
 
+class Overflow(NamedTuple):
+    """So many bytes of a block's matrices lie on another device than the block, or on the host."""
+
+    block: int
+    to: int
+    bytes: int
+
+
 class Layout(msgspec.Struct, frozen=True):
     """Where each layer lies: `layers[i]` is the device of block i, the last entry that of the output; HOST is -1.
 
     `host_experts`: blocks whose expert matrices stay in host memory though the block is on a device.
+    `overflow`: blocks of which other parts lie elsewhere. `named`: the engine's fit names parts of blocks, if perhaps
+    none that are there; devices do not work as a pipeline then.
     """
 
     layers: tuple[int, ...]
     host_experts: frozenset[int] = frozenset()
+    overflow: tuple[Overflow, ...] = ()
+    named: bool = False
 
     @property
     def devices(self) -> int:
@@ -69,7 +82,17 @@ class Layout(msgspec.Struct, frozen=True):
     @property
     def spilled(self) -> int:
         """Layers, the output counted, that are not wholly on a device."""
-        return sum(d == HOST for d in self.layers) + len(self.host_experts)
+        return sum(d == HOST for d in self.layers) + len(self.host_experts) + len(self.overflow)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every layer is wholly on a device."""
+        return not self.spilled and not self.named
+
+    @property
+    def lent(self) -> frozenset[int]:
+        """Blocks on devices of which matrices lie on the host."""
+        return self.host_experts | {one.block for one in self.overflow if one.to == HOST}
 
 
 class Term(msgspec.Struct, frozen=True):
@@ -209,6 +232,9 @@ def _weights(hyper: Hyper, layout: Layout) -> list[Term]:
             sums[HOST] += w.experts[i]
             at -= w.experts[i]
         sums[device] = (sums[HOST] if device == HOST else at) + w.blocks[i]
+    for one in layout.overflow:
+        sums[layout.layers[one.block]] -= one.bytes
+        sums[one.to] = sums.get(one.to, 0) + one.bytes
     last = layout.layers[-1]
     if last == HOST:
         sums[HOST] += w.output - w.tied  # a tied output is not copied where its original is
@@ -251,20 +277,22 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[
     used = {d for d in layout.layers if d != HOST}
     if not devices:
         return [_modelled(HOST, buffers.device, limits, hyper)]
-    spilled = any(d == HOST for d in layout.layers) or bool(layout.host_experts)
-    pipeline = devices > 1 and not spilled
+    spilled = layout.spilled > 0
+    pipeline = devices > 1 and layout.whole
     if spilled and hyper.family.recurrent:
         limits = HOSTED
     found = []
     for device in range(devices):
         if device not in used and not (spilled and device == 0):
             continue
-        size = None
+        size: int | None = None
         if buffers.built:
-            size = _built(hyper, graph, layout, device, pipeline) if spilled or pipeline else buffers.device
+            size = _built(hyper, graph, layout, device, pipeline) if devices > 1 or spilled else buffers.device
         if size is None:
             size = _estimated(hyper, graph, layout, device, buffers.device, pipeline, spilled)
-        mixed = len(used) > 1 and recurrent.mixes_devices(hyper, layout.layers[:-1])
+        if device == 0:
+            size += _lent(hyper, graph, layout)
+        mixed = len(used) > 1 and (hyper.family.streams or recurrent.mixes_devices(hyper, layout.layers[:-1]))
         if mixed or (len(used) > 1 and not buffers.built):  # what several devices copy is only estimated
             limits = Band(limits.below, max(limits.above, SEVERAL))
         found.append(_modelled(device, size, limits, hyper))
@@ -280,7 +308,7 @@ def _built(hyper: Hyper, graph: Graph, layout: Layout, device: int, pipeline: bo
     part = Part(
         blocks=tuple(i for i, d in enumerate(places) if d == device or (device == 0 and d == HOST)),
         hosted=hosted,
-        hosted_experts=frozenset(i for i in layout.host_experts if places[i] == device),
+        hosted_experts=frozenset(i for i in layout.lent if device == places[i] == 0),
         output=layout.layers[-1] == device,
         first=device == places[0] or bool(hosted),
         copies=COPIES if pipeline else 1,
@@ -305,6 +333,20 @@ def _estimated(
     return size
 
 
+def _lent(hyper: Hyper, graph: Graph, layout: Layout) -> int:
+    """Experts on the host whose block is on a later device are evaluated by the first one all the same: a matrix at a
+    time, two if nothing else has left room there. For the few rows of a last block the host does it."""
+    last = len(layout.layers) - 2
+    matrices = [
+        hyper.weights.largest[i] for i in layout.lent
+        if layout.layers[i] > 0 and (i != last or graph.slots >= OFFLOADED)
+    ]  # fmt: skip
+    if not matrices:
+        return 0
+    alone = 0 not in layout.layers and HOST not in layout.layers
+    return (1 + alone) * max(matrices) + 4 * compute.tokens(graph) * hyper.embedding
+
+
 def _share(hyper: Hyper, graph: Graph, layout: Layout, device: int, full: int) -> int:
     """A device that has only the last block computes its feed-forward for the rows that are put out, not for all."""
     if sum(d == device for d in layout.layers[:-1]) != 1 or layout.layers[-2] != device:
@@ -319,7 +361,7 @@ def _borrowed(hyper: Hyper, graph: Graph, layout: Layout) -> int:
         (w.largest[i] for i, d in enumerate(layout.layers[:-1]) if d == HOST or i in layout.host_experts), default=0
     )
     if layout.layers[-1] == HOST:
-        largest = max(largest, w.output_largest if graph.slots >= 32 else 0)
+        largest = max(largest, w.output_largest if graph.slots >= OFFLOADED else 0)
     return largest
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 
-from ollamactl.core.measure import Baseline, Probe, Reply, Sample, Sent, phase
+from ollamactl.core.judge import phase
+from ollamactl.core.measure import Baseline, Probe, Reply, Sample, Sent
 
 BASE = Baseline(requests=3, first=0.2, first_max=0.25, wait_max=0.01, gap=0.02, rate=40.0)
 

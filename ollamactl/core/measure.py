@@ -1,11 +1,10 @@
-"""What requests experienced, and what that says of the server: served, queued or rejected, by evidence.
+"""What requests experienced: what was sent, what was seen meanwhile, and the figures of many.
 
 Times are float seconds; a moment is seconds since its phase began (a phase is one burst, loop or stream of arrivals).
 """
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
 from collections.abc import Iterable, Sequence
@@ -17,9 +16,7 @@ Result = Literal["served", "queued", "rejected", "gave_up", "failed", "cut"]
 Kind = Literal["warm", "cold", "arrivals"]
 Proof = Literal["slots", "time", "status", "none"]
 
-BUSY = "maximum pending requests exceeded"  # of Ollama's 503, in every release
 ENOUGH = 20  # samples below which a 95th percentile is no more than the slowest
-QUICK = 0.05  # seconds of wait that nobody notices
 
 
 class Reply(Record, frozen=True, kw_only=True):
@@ -116,83 +113,6 @@ class Judged(Record, frozen=True, kw_only=True):
     holds: float | None = None  # the moment from which it held a slot
 
 
-class Among(Record, frozen=True, kw_only=True):
-    """What the other requests of a phase say about one of them."""
-
-    loaded: float | None = None  # the model was in memory, where that was awaited
-    freed: tuple[float, ...] = ()  # moments at which replies of ours gave a slot back, ascending
-    crowd: int = 1  # most of ours that were in flight at once
-
-
-def among(sent: Sequence[Sent]) -> Among:
-    waited = [s.reply.load + s.asked for s in sent if s.reply and s.reply.load > 0.2]
-    # A slot is free from the last token on: what follows it is the server's own work.
-    freed = sorted(s.arrivals[-1] if s.complete and s.arrivals else s.end for s in sent if s.first is not None)
-    steps = sorted([(s.at, 1) for s in sent] + [(s.end, -1) for s in sent])
-    crowd = max(itertools.accumulate(step for _, step in steps), default=1)
-    return Among(loaded=max(waited, default=None), freed=tuple(freed), crowd=max(1, crowd))
-
-
-def judge(sent: Sent, samples: Sequence[Sample], base: Baseline | None, others: Among = Among()) -> Judged:  # noqa: B008
-    """What happened to a request. Queued is who met no free slot (a sample between its sending and the moment it held
-    one) and had its first token later than the idle server explains. Where no sample lies there, time alone tells:
-    late, and a slot was given back just before, or later than reading all prompts of the crowd explains."""
-    if sent.ended_by in ("interrupt", "limit"):
-        return Judged(sent=sent, result="cut", proof="none", why="ended by ollamactl", waiting=_waits(sent, samples))
-    if sent.status in (429, 503):
-        full = "the load queue was full (OLLAMA_MAX_QUEUE)" if BUSY in sent.error else ""
-        who = full or sent.error or f"HTTP {sent.status}"
-        return Judged(sent=sent, result="rejected", proof="status", why=who)
-    if sent.ended_by == "timeout":
-        waiting = sent.first is None and _waits(sent, samples)
-        while_ = "waiting for a slot" if waiting else "before its first token" if sent.first is None else "mid-stream"
-        return Judged(sent=sent, result="gave_up", proof="slots" if waiting else "none", why=while_, waiting=waiting)
-    if not sent.complete:
-        why = sent.error or (f"HTTP {sent.status}" if sent.status else "no answer")
-        return Judged(sent=sent, result="failed", proof="status", why=why)
-    return _answered(sent, samples, base, others)
-
-
-def _answered(sent: Sent, samples: Sequence[Sample], base: Baseline | None, others: Among) -> Judged:
-    has = sent.reply
-    asked = sent.asked
-    first = sent.end if sent.first is None else sent.first
-    timed = has is not None and (has.prompt > 0 or has.generation > 0)
-    if has is not None and timed:
-        load = has.load
-        # What the server does after the last token is in has.wait too, but not before the first one.
-        wait = has.wait if sent.first is None else min(has.wait, max(0.0, first - asked - load - has.prompt))
-    else:
-        load = max(0.0, others.loaded - asked) if others.loaded is not None else 0.0
-        wait = max(0.0, first - asked - load - (base.first if base else 0.0))
-    holds = asked + load + wait
-    between = [s for s in samples if s.asked >= sent.asked and s.answered <= holds]
-    late = wait > _usual(base, timed)
-    if late and any(s.busy >= s.slots for s in between):
-        return Judged(sent=sent, result="queued", proof="slots", wait=wait, holds=holds)
-    if samples and (between or not late):
-        return Judged(sent=sent, result="served", proof="slots", wait=wait, holds=holds)
-    # The moment it held a slot is known to within a token: the first one is there a token after the prompt.
-    given = bisect.bisect_left(others.freed, sent.at) < bisect.bisect_right(others.freed, holds + QUICK)
-    crowded = QUICK + 1.5 * others.crowd * (base.first_max if base else 0.0)
-    queued = late and (given or wait > crowded)
-    return Judged(sent=sent, result="queued" if queued else "served", proof="time", wait=wait, holds=holds)
-
-
-def _usual(base: Baseline | None, timed: bool) -> float:
-    """Seconds of wait that an idle server explains. Without the reply's own durations the wait is a guess from the
-    first token, and prompts that are read side by side slow each other."""
-    if base is None:
-        return QUICK
-    return max(QUICK, 2 * base.wait_max) if timed else max(2 * QUICK, 3 * base.first_max)
-
-
-def _waits(sent: Sent, samples: Sequence[Sample]) -> bool:
-    """Whether a request that never had a token found no free slot until it ended."""
-    seen = [s for s in samples if s.asked >= sent.at and s.answered <= sent.end]
-    return sent.first is None and bool(seen) and all(s.busy >= s.slots for s in seen[-3:])
-
-
 # -- many --
 
 
@@ -254,47 +174,6 @@ class Summary(Record, frozen=True, kw_only=True):
     by_time: bool = False  # judged without /slots
 
 
-def summarize(judged: Sequence[Judged], samples: Sequence[Sample], seconds: float) -> Summary:
-    done = [j for j in judged if j.result in ("served", "queued")]
-    counts: dict[str, int] = {}
-    for j in judged:
-        counts[j.result] = counts.get(j.result, 0) + 1
-    tokens = sum(j.sent.tokens for j in done)
-    span = max((j.sent.end for j in done), default=0.0) - min((j.sent.at for j in done), default=0.0)
-    replies = [j.sent.reply for j in done if j.sent.reply]
-    return Summary(
-        sent=len(judged),
-        counts=counts,
-        seconds=seconds,
-        waiting=sum(j.waiting and j.result == "gave_up" for j in judged),
-        slots=max((s.slots for s in samples), default=None),
-        busy_max=max((s.busy for s in samples), default=None),
-        first_token=stat(j.sent.first_token for j in done),
-        wait=stat(j.wait for j in done if j.result == "queued"),
-        load=stat(r.load for r in replies if r.load > 0.2),
-        gap=stat(g for j in done for g in j.sent.gaps),
-        rate=stat(j.sent.rate for j in done),
-        total_rate=tokens / span if tokens and span > 0 else None,
-        service=stat(r.prompt + r.generation for r in replies if r.prompt or r.generation),
-        tokens=stat(float(j.sent.tokens) for j in done),
-        prompt_tokens=stat(float(r.prompt_tokens) for r in replies),
-        broken_off=sum(j.sent.reply is None for j in done),
-        foreign=foreign(judged, samples),
-        by_time=not samples,
-    )
-
-
-def foreign(judged: Sequence[Judged], samples: Sequence[Sample]) -> bool:
-    """Whether requests of others held slots: more slots busy than ours were in flight, twice in a row at least."""
-    row = 0
-    for s in samples:
-        ours = sum(j.sent.at <= s.answered and j.sent.end >= s.asked - QUICK for j in judged)
-        row = row + 1 if s.busy > ours else 0
-        if row >= 2:
-            return True
-    return False
-
-
 def baseline(sent: Sequence[Sent], samples: Sequence[Sample]) -> Baseline | None:
     """From requests that were alone; None where none was answered."""
     done = [s for s in sent if s.complete and s.first_token is not None]
@@ -327,30 +206,6 @@ class Phase(Record, frozen=True, kw_only=True):
     judged: tuple[Judged, ...] = ()
     samples: tuple[Sample, ...] = ()
     summary: Summary
-
-
-def phase(
-    kind: Kind,
-    sent: Sequence[Sent],
-    samples: Sequence[Sample],
-    base: Baseline | None,
-    *,
-    clients: int,
-    rounds: int = 1,
-    rate: float | None = None,
-) -> Phase:
-    others = among(sent)
-    judged = tuple(judge(s, samples, base, others) for s in sorted(sent, key=lambda s: (s.at, s.number)))
-    seconds = max((s.end for s in sent), default=0.0)
-    return Phase(
-        kind=kind,
-        clients=clients,
-        rounds=rounds,
-        rate=rate,
-        judged=judged,
-        samples=tuple(samples),
-        summary=summarize(judged, samples, seconds),
-    )
 
 
 class Probe(Record, frozen=True, kw_only=True):

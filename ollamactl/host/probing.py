@@ -14,7 +14,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import msgspec
 
 from ollamactl.core import prompts
-from ollamactl.core.measure import Baseline, Kind, Phase, Probe, Sent, baseline, phase
+from ollamactl.core.judge import phase
+from ollamactl.core.measure import Baseline, Kind, Phase, Probe, Sent, baseline
 from ollamactl.core.parse import api
 from ollamactl.core.plan import full_name
 from ollamactl.errors import Exit, Failure

@@ -13,20 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ollamactl.core import prompts
-from ollamactl.core.measure import (
-    Baseline,
-    Judged,
-    Reply,
-    Sample,
-    Sent,
-    among,
-    baseline,
-    foreign,
-    judge,
-    percentile,
-    phase,
-    stat,
-)
+from ollamactl.core.judge import Among, among, judge, phase
+from ollamactl.core.measure import Baseline, Judged, Reply, Sample, Sent, baseline, percentile, stat
 
 # Bursts at a real Ollama 0.33.0-rc2: each request [number, sent at, status, first byte, total, its last object],
 # each sample of /slots [at, slots, busy].
@@ -80,7 +68,7 @@ CASES = [
 @pytest.mark.parametrize(("scenario", "expected"), CASES)
 def test_recorded_bursts_by_slots(scenario: str, expected: dict[str, int]) -> None:
     sent, samples = recorded(scenario)
-    judged = [judge(s, samples, ALONE, among(sent)) for s in sent]
+    judged = [judge(s, ALONE, among(sent, samples)) for s in sent]
     assert counts(judged) == expected
     assert {j.proof for j in judged if j.result == "queued"} <= {"slots"}
     assert all(j.why == "the load queue was full (OLLAMA_MAX_QUEUE)" for j in judged if j.result == "rejected")
@@ -89,14 +77,14 @@ def test_recorded_bursts_by_slots(scenario: str, expected: dict[str, int]) -> No
 @pytest.mark.parametrize(("scenario", "expected"), CASES)
 def test_recorded_bursts_by_time_alone(scenario: str, expected: dict[str, int]) -> None:
     sent, _ = recorded(scenario)
-    judged = [judge(s, [], ALONE, among(sent)) for s in sent]
+    judged = [judge(s, ALONE, among(sent)) for s in sent]
     assert counts(judged) == expected
     assert all(j.proof == "time" for j in judged if j.result in ("served", "queued"))
 
 
 def test_the_wait_is_what_the_reply_spent_on_nothing_else() -> None:
     sent, samples = recorded("05b-parallel1-8conc")
-    ordered = sorted((judge(s, samples, ALONE) for s in sent), key=lambda j: j.wait or 0.0)
+    ordered = sorted((judge(s, ALONE, among(sent, samples)) for s in sent), key=lambda j: j.wait or 0.0)
     runs = [j.sent.reply.prompt + j.sent.reply.generation for j in ordered if j.sent.reply]
     waits = [j.wait or 0.0 for j in ordered]
     for n in range(1, 8):  # one slot: each waits for all before it
@@ -112,35 +100,74 @@ def answered(wait: float, *, at: float = 0.0, status: int = 200, **more: Any) ->
 def test_time_after_the_last_token_is_no_wait_before_the_first() -> None:
     slow_end = answered(0.0, reply=Reply(total=1.5, prompt=0.05, generation=0.45, tokens=10), end=1.5)
     busy = [Sample(asked=t, answered=t, slots=1, busy=1) for t in (0.02, 0.3, 0.9)]
-    assert judge(slow_end, busy, ALONE).result == "served"
+    assert judge(slow_end, ALONE, among([slow_end], busy)).result == "served"
 
 
 def test_a_free_slot_means_served_however_late() -> None:
     free = [Sample(asked=t / 10, answered=t / 10, slots=4, busy=3) for t in range(10)]
-    assert judge(answered(0.9), free, ALONE).result == "served"
+    late = answered(0.9)
+    assert judge(late, ALONE, among([late], free)).result == "served"
     full = [Sample(asked=t / 10, answered=t / 10, slots=4, busy=4) for t in range(10)]
-    assert (judge(answered(0.9), full, ALONE).result, judge(answered(0.9), full, ALONE).proof) == ("queued", "slots")
+    found = judge(late, ALONE, among([late], full))  # others held them
+    assert (found.result, found.proof) == ("queued", "slots")
 
 
 def test_full_slots_alone_are_no_queue() -> None:
     """The request holds one of them itself."""
     full = [Sample(asked=t / 100, answered=t / 100, slots=4, busy=4) for t in range(100)]
-    assert judge(answered(0.004), full, ALONE).result == "served"
+    assert judge(answered(0.004), ALONE, among([answered(0.004)], full)).result == "served"
 
 
 def test_without_durations_the_first_token_tells() -> None:
     bare = Reply(total=0.0)
-    assert judge(answered(0.0, reply=bare, first=2.0, end=3.0), [], ALONE).result == "queued"
-    assert judge(answered(0.0, reply=bare, first=0.09, end=3.0), [], ALONE).result == "served"
+    assert judge(answered(0.0, reply=bare, first=2.0, end=3.0), ALONE, Among()).result == "queued"
+    assert judge(answered(0.0, reply=bare, first=0.09, end=3.0), ALONE, Among()).result == "served"
 
 
 def test_by_time_alone_a_slot_has_to_be_given_back_first() -> None:
     """Four at once on four slots: prompts that are read one after the other are no queue."""
     four = [answered(0.06 * n, first=0.06 * n + 0.06) for n in range(4)]
     fifth = answered(0.6, first=0.66)
-    results = [judge(s, [], ALONE, among([*four, fifth])).result for s in (*four, fifth)]
+    results = [judge(s, ALONE, among([*four, fifth])).result for s in (*four, fifth)]
     assert results == ["served"] * 4 + ["queued"]
-    assert judge(answered(5.0), [], ALONE, among([answered(5.0)])).result == "queued"  # others held the slot
+    assert judge(answered(5.0), ALONE, among([answered(5.0)])).result == "queued"  # others held the slot
+
+
+def crowded(seed: int, clients: int, slots: int, every: float) -> tuple[list[Sent], list[Sample], list[str]]:
+    """A burst at a machine with too few cores: requests are taken in any order and up to a second late, their prompts
+    are read one after the other, and the runner is asked every so many seconds. And what became of each."""
+    rng = random.Random(seed)
+    coming = sorted((rng.uniform(0, 1), n) for n in range(clients))
+    free, reading = [0.0] * slots, 0.0
+    sent, held, truth = [], [], [""] * clients
+    for comes, n in coming:
+        begin = max(comes, min(free))
+        truth[n] = "queued" if begin > comes else "served"
+        prompt, generation = rng.uniform(0.1, 0.4), rng.uniform(1.5, 3)
+        reading = max(begin, reading) + prompt
+        end = reading + generation
+        free[free.index(min(free))] = end
+        held.append((begin, end))
+        reply = Reply(total=end, prompt=prompt, generation=generation, tokens=2)
+        sent.append(Sent(number=n, at=0.0, end=end, first=reading, arrivals=(reading, end), status=200, reply=reply))
+    samples, at = [], rng.uniform(0, every)
+    while at < max(free):
+        seen = at + rng.uniform(0, every / 2)
+        busy = sum(begin <= seen < end for begin, end in held)
+        samples.append(Sample(asked=at, answered=at + every / 2, slots=slots, busy=busy))
+        at += every / 2 + rng.uniform(0, every)
+    return sent, samples, truth
+
+
+@pytest.mark.parametrize("every", [0.05, 0.4, 1.2])
+@pytest.mark.parametrize(("clients", "slots"), [(1, 1), (4, 4), (8, 4), (8, 1), (5, 4), (16, 3), (3, 8)])
+def test_a_busy_machine_makes_nobody_queue(clients: int, slots: int, every: float) -> None:
+    """A prompt that waits for others to be read holds a slot: full slots are then full with itself."""
+    base = Baseline(requests=3, first=0.3, first_max=0.45, wait_max=0.02)
+    for seed in range(20):
+        sent, samples, truth = crowded(seed, clients, slots, every)
+        others = among(sent, samples)
+        assert [judge(s, base, others).result for s in sent] == [truth[s.number] for s in sent], seed
 
 
 @pytest.mark.parametrize(
@@ -153,15 +180,16 @@ def test_by_time_alone_a_slot_has_to_be_given_back_first() -> None:
     ],
 )
 def test_refusals_name_who_refused(status: int, error: str, why: str) -> None:
-    found = judge(Sent(number=0, at=0.0, end=0.1, status=status, error=error, ended_by="error"), [], ALONE)
+    found = judge(Sent(number=0, at=0.0, end=0.1, status=status, error=error, ended_by="error"), ALONE, Among())
     assert found.result == "rejected" and why in found.why
 
 
 def test_who_gives_up_in_the_queue_and_who_mid_stream() -> None:
     full = [Sample(asked=t / 10, answered=t / 10, slots=1, busy=1) for t in range(20)]
-    waiting = judge(Sent(number=0, at=0.0, end=1.0, ended_by="timeout"), full, ALONE)
+    two = [Sent(number=0, at=0.0, end=1.0, ended_by="timeout"),
+           Sent(number=1, at=0.0, end=1.0, first=0.4, status=200, ended_by="timeout")]  # fmt: skip
+    waiting, mid = (judge(s, ALONE, among(two, full)) for s in two)
     assert (waiting.result, waiting.waiting, waiting.proof) == ("gave_up", True, "slots")
-    mid = judge(Sent(number=0, at=0.0, end=1.0, first=0.4, status=200, ended_by="timeout"), full, ALONE)
     assert (mid.result, mid.waiting, mid.why) == ("gave_up", False, "mid-stream")
 
 
@@ -175,11 +203,11 @@ def test_failed_requests_are_in_no_average() -> None:
 
 
 def test_slots_that_others_hold_are_noticed() -> None:
-    ours = [judge(answered(0.0), [], ALONE)]
+    ours = [answered(0.0)]
     two = [Sample(asked=t, answered=t, slots=4, busy=2) for t in (0.1, 0.2)]
-    assert foreign(ours, two)
-    assert not foreign(ours, two[:1])
-    assert not foreign(ours, [Sample(asked=t, answered=t, slots=4, busy=1) for t in (0.1, 0.2)])
+    assert among(ours, two).foreign
+    assert not among(ours, two[:1]).foreign
+    assert not among(ours, [Sample(asked=t, answered=t, slots=4, busy=1) for t in (0.1, 0.2)]).foreign
 
 
 def test_a_baseline_needs_an_answer() -> None:

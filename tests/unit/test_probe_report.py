@@ -11,7 +11,8 @@ from html.parser import HTMLParser
 import msgspec
 import pytest
 
-from ollamactl.core.measure import Probe, Sent, phase
+from ollamactl.core.judge import phase
+from ollamactl.core.measure import Probe, Sent
 from ollamactl.report import probe as report
 from ollamactl.report.probe_html import page
 from ollamactl.report.text import Terminal

@@ -98,8 +98,8 @@ def prove(ctx: Context, plan: Plan, before: Facts, models: tuple[str, ...]) -> R
     entry = entry_for(ctx, plan, before, "apply", {})
     try:
         facts = gather(ctx.host, plan.unit, CONFIG)
-        where = serving.asked_at(ctx.host, plan.unit, facts.effective)
-        found, facts, loaded = proof(ctx, plan, before, _only(entry, models), models, where, facts)
+        door = serving.door(ctx.host, plan.unit, facts.effective, before.service)
+        found, facts, loaded = proof(ctx, plan, before, _only(entry, models), models, door, facts)
         wrong: tuple[Mismatch, ...] = ()
     except (Lost, Failure, OSError) as error:
         found, facts, loaded, wrong = Judgement(), before, (), undo.mismatches(error)
@@ -204,11 +204,11 @@ def forward(
         ctx.report.note(f"{plan.unit} is {before.service.active_state}: not started (--start starts it)")
         return judge(facts, plan.wanted), facts, ()
     passed = will.effective if will is not None else Collector(ctx.host, plan.unit).get("effective")
-    ollama_host = serving.asked_at(ctx.host, plan.unit, passed)
+    door = serving.door(ctx.host, plan.unit, passed, before.service)
     if plan.running and not plan.restart:
         facts = _check_config(ctx, plan, will)
         ctx.report.note(f"{plan.unit} keeps running: what it was started with stays the same")
-        return proof(ctx, plan, before, _only(entry, models), models, ollama_host, facts)
+        return proof(ctx, plan, before, _only(entry, models), models, door, facts)
     began = time.monotonic()
     ctx.report.working("restarting")
     ctx.manager.reset_failed(plan.unit)
@@ -216,9 +216,9 @@ def forward(
         ctx.manager.restart(plan.unit, ctx.timeout)
     else:
         ctx.manager.start(plan.unit, ctx.timeout)
-    serves = _wait_answer(ctx, plan.unit, ollama_host).identity
+    serves = _wait_answer(ctx, plan.unit, door).identity
     ctx.report.step("restarted, answers" if plan.running else "started, answers", seconds=time.monotonic() - began)
-    return proof(ctx, plan, before, entry, models, ollama_host, _check_config(ctx, plan, will), serves)
+    return proof(ctx, plan, before, entry, models, door, _check_config(ctx, plan, will), serves)
 
 
 def _cursor(ctx: Context, before: Facts) -> str:
@@ -262,9 +262,9 @@ def _check_effective(ctx: Context, plan: Plan, now: Collector) -> Facts:
     return facts
 
 
-def _wait_answer(ctx: Context, unit: str, ollama_host: str) -> serving.UnitState:
+def _wait_answer(ctx: Context, unit: str, door: serving.Door) -> serving.UnitState:
     try:
-        return serving.wait_answer(ctx.host, ctx.manager, unit, ollama_host, min(60.0, ctx.timeout))
+        return serving.wait_answer(ctx.host, ctx.manager, unit, door, min(60.0, ctx.timeout))
     except NotServing as error:
         facts = gather(ctx.host, unit, (*VERIFY, "log"))
         why = cause(facts)

@@ -14,7 +14,7 @@ from ollamactl.core.verify import Judgement, judge
 from ollamactl.host import serving
 from ollamactl.host.context import Context, Lost
 from ollamactl.host.journal import Entry, ModelBefore
-from ollamactl.host.serving import VERIFY, LoadFailed, gather
+from ollamactl.host.serving import VERIFY, Door, LoadFailed, gather
 
 PROOF = tuple(f for f in VERIFY if f != "connections")  # who waits proves nothing
 KEEP_ALIVE = 300.0  # s that a model stays loaded which was loaded as a proof only
@@ -26,7 +26,7 @@ def proof(
     before: Facts,
     entry: Entry,
     models: tuple[str, ...],
-    ollama_host: str,
+    door: Door,
     facts: Facts,
     serves: tuple[str, int, int] | None = None,
 ) -> tuple[Judgement, Facts, tuple[str, ...]]:
@@ -37,7 +37,7 @@ def proof(
         todo.setdefault(full_name(name), ModelBefore(full_name(name), serving.proof_keep_alive(facts, KEEP_ALIVE)))
     serves = serves or ctx.manager.state(plan.unit).identity
     for model in todo.values():
-        facts, took = _load(ctx, plan.unit, ollama_host, model, serves, entry.started)
+        facts, took = _load(ctx, plan.unit, door, model, serves, entry.started)
         runner = next((r for r in reversed(facts.runners or ()) if r.slots), None)
         shown = f" with -c {runner.context_total} -np {runner.slots}" if runner else ""
         ctx.report.step(f"{model.name} loaded{shown}", seconds=took)
@@ -59,11 +59,11 @@ def proof(
 
 
 def _load(
-    ctx: Context, unit: str, ollama_host: str, model: ModelBefore, serves: tuple[str, int, int], since: float
+    ctx: Context, unit: str, door: Door, model: ModelBefore, serves: tuple[str, int, int], since: float
 ) -> tuple[Facts, float]:
     ctx.report.working(f"loading {model.name}")
     try:
-        took = serving.load(ctx.host, ollama_host, model, ctx.timeout)
+        took = serving.load(ctx.host, door, serves[1], model, ctx.timeout)
     except LoadFailed as error:
         why = cause(gather(ctx.host, unit, (*VERIFY, "log")))
         gone = _died(ctx, unit, serves, since)

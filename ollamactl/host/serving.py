@@ -10,17 +10,17 @@ import msgspec
 
 from ollamactl.core import govalues
 from ollamactl.core.dropin import Managed
-from ollamactl.core.facts import Effective, Facts, LoadedModel, Start
+from ollamactl.core.facts import Effective, Facts, LoadedModel, Service, Start
 from ollamactl.core.feeds import Collector, Unknown, client_address
 from ollamactl.core.feeds.processes import descendants, listeners_of
 from ollamactl.core.parse import api
-from ollamactl.core.source import Host, http
+from ollamactl.core.source import Host, Source, http
 from ollamactl.errors import Failure
 from ollamactl.host.journal import ModelBefore
 
 VERIFY = (
     "service", "unit_files", "env_files", "manager_environment", "effective", "process", "listeners",
-    "runners", "start", "address", "version", "loaded", "connections",
+    "runners", "address", "version", "loaded", "start", "connections",
 )  # fmt: skip
 
 
@@ -71,22 +71,35 @@ class Manager(Protocol):
     def disarm(self) -> None: ...
 
 
-def asked_at(host: Host, unit: str, effective: Effective | None) -> str:
-    """OLLAMA_HOST as a client on this host needs it: what the server is given, but for a container, which is reached
-    at its published port."""
-    if unit.startswith("compose:"):
-        return Collector(host, unit).get("address") or ""
-    return (effective.value("OLLAMA_HOST") if effective else None) or ""
+class Door(msgspec.Struct, frozen=True):
+    """Where a server is asked: host:port, and whether only the server's own network has it."""
+
+    address: str
+    apart: bool = False
+
+    def at(self, path: str, pid: int, *, body: dict[str, object] | None = None, timeout: float = 5.0) -> Source:
+        """A request of the server `pid`: GET, or POST with a `body`."""
+        url, inside = f"http://{self.address}{path}", pid if self.apart else 0
+        if body is None:
+            return http(url, timeout=timeout, inside=inside)
+        return http(url, method="POST", body=msgspec.json.encode(body).decode(), timeout=timeout, inside=inside)
+
+
+def door(host: Host, unit: str, effective: Effective | None, service: Service | None) -> Door:
+    """By what the server is given; a container is asked at its published port, where it has one."""
+    apart = service is not None and (service.private_network or bool(service.network_namespace_path))
+    given = (effective.value("OLLAMA_HOST") if effective else None) or ""
+    published = Collector(host, unit).get("address") if unit.startswith("compose:") and not apart else None
+    return Door(published or client_address(given), apart)
 
 
 class NotServing(Failure):
     """The invocation that was started does not serve; `cause` is found from its log by the caller."""
 
 
-def wait_answer(host: Host, manager: Manager, unit: str, ollama_host: str, timeout: float) -> UnitState:
+def wait_answer(host: Host, manager: Manager, unit: str, door: Door, timeout: float) -> UnitState:
     """Until the unit's current invocation answers /api/version on a socket of its own process. Raises NotServing
     when it dies, flaps or does not answer in `timeout` seconds."""
-    url = f"http://{client_address(ollama_host)}/api/version"
     until = time.monotonic() + timeout
     first = manager.state(unit)
     while True:
@@ -98,19 +111,21 @@ def wait_answer(host: Host, manager: Manager, unit: str, ollama_host: str, timeo
         if not first.main_pid:
             first = now
         if now.main_pid:
-            reading = host.read(http(url, timeout=min(2.0, max(0.1, until - time.monotonic()))))
-            if reading.missing is None and _owns(Collector(host), now.main_pid, url):
+            left = min(2.0, max(0.1, until - time.monotonic()))
+            reading = host.read(door.at("/api/version", now.main_pid, timeout=left))
+            if reading.missing is None and _owns(Collector(host), now.main_pid, door):
                 if manager.state(unit).identity == now.identity:
                     return now
                 continue
         if time.monotonic() > until:
-            raise NotServing(f"{unit} runs but does not answer at {url} after {timeout:.0f} s", id="no_answer")
+            where = f"{door.address} after {timeout:.0f} s"
+            raise NotServing(f"{unit} runs but does not answer at {where}", id="no_answer")
         time.sleep(0.01)
 
 
-def _owns(c: Collector, pid: int, url: str) -> bool:
+def _owns(c: Collector, pid: int, door: Door) -> bool:
     """Whether the answer came from the unit's own process: it, or a child of it, listens on that port."""
-    port = int(url.rsplit(":", 1)[1].split("/")[0])
+    port = int(door.address.rpartition(":")[2])
     try:
         owners = {x.pid for x in listeners_of(c, pid) if x.port == port and x.pid is not None}
         return not owners or pid in owners or bool(owners & {x.pid for x in descendants(c, pid)})
@@ -215,18 +230,16 @@ class LoadFailed(Failure):
     """The server would not load a model, in its own words."""
 
 
-def load(host: Host, ollama_host: str, model: ModelBefore, timeout: float) -> float:
-    """Loads a model without asking it anything; seconds. Raises LoadFailed with the server's words."""
+def load(host: Host, door: Door, pid: int, model: ModelBefore, timeout: float) -> float:
+    """Loads a model into the server `pid` without asking it anything; seconds. Raises LoadFailed with the server's
+    words."""
     began = time.monotonic()
-    base = f"http://{client_address(ollama_host)}/api"
     keep = -1 if model.keep_alive < 0 else f"{max(1, round(model.keep_alive))}s"
     body: dict[str, object] = {"model": model.name, "keep_alive": keep, "stream": False}
     if model.context:
         body["options"] = {"num_ctx": model.context}
-    generate = http(f"{base}/generate", method="POST", body=msgspec.json.encode(body).decode(), timeout=timeout)
-    embed = http(
-        f"{base}/embed", method="POST", body=msgspec.json.encode({**body, "input": ""}).decode(), timeout=timeout
-    )
+    generate = door.at("/api/generate", pid, body=body, timeout=timeout)
+    embed = door.at("/api/embed", pid, body={**body, "input": ""}, timeout=timeout)
     reading = host.read(embed if model.embedding else generate)
     if not model.embedding and reading.status == 400 and b"does not support generate" in (reading.body or b""):
         reading = host.read(embed)
@@ -235,11 +248,6 @@ def load(host: Host, ollama_host: str, model: ModelBefore, timeout: float) -> fl
         kind = "model_not_found" if reading.status == 404 else "load_failed"
         raise LoadFailed(f"{model.name} could not be loaded: {said}", id=kind)
     return time.monotonic() - began
-
-
-def unload(host: Host, ollama_host: str, name: str) -> None:
-    body = msgspec.json.encode({"model": name, "keep_alive": 0, "stream": False}).decode()
-    host.read(http(f"http://{client_address(ollama_host)}/api/generate", method="POST", body=body, timeout=30.0))
 
 
 def wait_idle(host: Host, unit: str, seconds: float, tell: Callable[[str], None]) -> bool:

@@ -90,9 +90,9 @@ def _restore_service(ctx: Context, entry: Entry, found: Undone) -> None:
 
 
 def _serves_again(ctx: Context, entry: Entry, found: Undone) -> None:
-    effective = Collector(ctx.host, entry.unit).get("effective")
-    ollama_host = serving.asked_at(ctx.host, entry.unit, effective)
-    serving.wait_answer(ctx.host, ctx.manager, entry.unit, ollama_host, min(60.0, ctx.timeout))
+    now = Collector(ctx.host, entry.unit)
+    door = serving.door(ctx.host, entry.unit, now.get("effective"), now.get("service"))
+    pid = serving.wait_answer(ctx.host, ctx.manager, entry.unit, door, min(60.0, ctx.timeout)).main_pid
     start: Start | None = serving.wait_start(ctx.host, entry.unit, 5.0).get("start")
     for name, value in entry.values.items():
         has = (start.config or {}).get(name) if start else None
@@ -103,7 +103,7 @@ def _serves_again(ctx: Context, entry: Entry, found: Undone) -> None:
         if left is None:
             continue  # it would have been unloaded by now
         try:
-            serving.load(ctx.host, ollama_host, msgspec.structs.replace(model, keep_alive=left), ctx.timeout)
+            serving.load(ctx.host, door, pid, msgspec.structs.replace(model, keep_alive=left), ctx.timeout)
         except LoadFailed as error:
             ctx.report.note(f"{error.text} (it was loaded before)")
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import lzma
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "debian"
@@ -51,6 +54,28 @@ def mirror() -> str:
             if origin == "Debian" and "security" not in uri:
                 return uri
     raise RuntimeError("no Debian archive is configured on this host (DEBIAN_MIRROR=URL)")
+
+
+def unpacked(suite: str, packages: Sequence[str], kept: Path) -> Path:
+    """`kept`, a folder with the files of just these packages of any release; fetched once, nothing is installed."""
+    if not kept.is_dir():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        archive = mirror().rstrip("/")
+        said = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True)
+        index = _fetched(f"{archive}/dists/{suite}/main/binary-{said.stdout.strip()}/Packages.xz")
+        entries = lzma.decompress(index).decode().split("\n\n")
+        with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
+            for package in packages:
+                entry = next(e for e in entries if e.startswith(f"Package: {package}\n"))
+                name = next(line.split()[1] for line in entry.splitlines() if line.startswith("Filename:"))
+                Path(f"{scratch}/it.deb").write_bytes(_fetched(f"{archive}/{name}"))
+                subprocess.run(["dpkg-deb", "-x", f"{scratch}/it.deb", f"{scratch}/root"], check=True)
+            os.replace(f"{scratch}/root", kept)
+    return kept
+
+
+def _fetched(url: str) -> bytes:
+    return subprocess.run(["curl", "-sSfL", "--max-time", "120", url], capture_output=True, check=True).stdout
 
 
 def image(suite: str) -> Path:

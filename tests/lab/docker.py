@@ -5,7 +5,6 @@ Its containers run the lab's Ollama from the machine's own files: the image hold
 
 from __future__ import annotations
 
-import lzma
 import os
 import shlex
 import subprocess
@@ -39,25 +38,9 @@ def programs() -> Path:
 
 
 def plugin() -> Path:
-    """Compose of today, which Debian has since 13: fetched from this host's archive of Debian."""
-    kept = CHECKOUT / ".cache" / "docker-compose"
-    if not kept.exists():
-        kept.parent.mkdir(exist_ok=True)
-        archive = debian.mirror().rstrip("/")
-        said = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True)
-        packages = _fetched(f"{archive}/dists/trixie/main/binary-{said.stdout.strip()}/Packages.xz")
-        entries = lzma.decompress(packages).decode().split("\n\n")
-        entry = next(e for e in entries if e.startswith("Package: docker-compose\n"))
-        name = next(line.split()[1] for line in entry.splitlines() if line.startswith("Filename:"))
-        with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
-            Path(f"{scratch}/it.deb").write_bytes(_fetched(f"{archive}/{name}"))
-            subprocess.run(["dpkg-deb", "-x", f"{scratch}/it.deb", f"{scratch}/root"], check=True)
-            os.replace(f"{scratch}/root/usr/libexec/docker/cli-plugins/docker-compose", kept)
-    return kept
-
-
-def _fetched(url: str) -> bytes:
-    return subprocess.run(["curl", "-sSfL", "--max-time", "120", url], capture_output=True, check=True).stdout
+    """Compose of today, which Debian has since 13."""
+    files = debian.unpacked("trixie", ["docker-compose"], CHECKOUT / ".cache" / "compose")
+    return files / "usr/libexec/docker/cli-plugins/docker-compose"
 
 
 def _candidate(package: str) -> bool:

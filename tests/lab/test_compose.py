@@ -25,17 +25,16 @@ def compose(machine: Machine, *words: str) -> str:
     return str(done.stdout)
 
 
-def project(machine: Machine, **environment: str) -> None:
+def project(machine: Machine, *ports: str, **environment: str) -> None:
     """The project's only file, and its container made of it."""
     service: dict[str, Any] = {
         "image": docker.IMAGE,
-        "ports": ["127.0.0.1:11500:11434"],
+        "ports": ports,
         "volumes": [f"{path}:{path}" for path in docker.volumes(machine)],
         "environment": {"OLLAMA_NUM_PARALLEL": "1"} | environment,
     }
     machine.write(f"{FOLDER}/compose.yaml", json.dumps({"name": "ai", "services": {"llm": service}}))
     compose(machine, "up", "-d")
-    ollama.wait_answer(machine, 11500)
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +46,15 @@ def host() -> Iterator[Machine]:
 
 @pytest.fixture
 def box(host: Machine) -> Iterator[Machine]:
-    project(host)
+    project(host, "127.0.0.1:11500:11434")
+    ollama.wait_answer(host, 11500)
     yield host
-    compose(host, "down", "-t", "1")
-    host.run(["bash", "-c", f"rm -rf {FOLDER}/* /var/lib/ollamactl"])
+    down(host)
+
+
+def down(machine: Machine) -> None:
+    compose(machine, "down", "-t", "1")
+    machine.run(["bash", "-c", f"rm -rf {FOLDER}/* /var/lib/ollamactl"])
 
 
 def environment(machine: Machine) -> dict[str, str]:
@@ -80,6 +84,22 @@ def test_apply_is_proven_and_taken_back(box: Machine) -> None:
     assert ollama.ctl_json(box, "apply", "--parallel", "2")["exit_code"] == 0
     assert ollama.ctl_json(box, "reset")["exit_code"] == 0
     assert environment(box)["OLLAMA_NUM_PARALLEL"] == "1" and not there(box)
+
+
+def test_a_server_that_only_its_own_network_has_is_asked_there(host: Machine) -> None:
+    project(host)
+    try:
+        until = time.monotonic() + 20
+        while ollama.ctl_json(host, "facts")["data"].get("version") is None:
+            assert time.monotonic() < until
+        done = ollama.ctl_json(host, "apply", "--parallel", "3", "--model", ollama.CHAT)
+        assert (done["exit_code"], done["data"]["changed"]) == (0, True), done
+        layers = {r["name"]: r["layers"] for r in done["data"]["rows"]}["OLLAMA_NUM_PARALLEL"]
+        assert (layers["drop-in"], layers["process"], layers["server"], layers["runner"]) == ("3", "3", "3", "-np 3")
+        assert ollama.ctl_json(host, "rollback")["exit_code"] == 0
+        assert environment(host)["OLLAMA_NUM_PARALLEL"] == "1" and not there(host)
+    finally:
+        down(host)
 
 
 def test_a_value_that_fails_at_load_is_found_and_undone(box: Machine) -> None:

@@ -20,6 +20,7 @@ from ollamactl.core.facts import (
     Variable,
 )
 from ollamactl.core.feeds import installs
+from ollamactl.core.feeds.api import client_address
 from ollamactl.core.feeds.collector import BOX, Collector, Unknown, box
 from ollamactl.core.feeds.log import of_install
 from ollamactl.core.feeds.processes import server_of
@@ -90,6 +91,7 @@ def service(c: Collector) -> Service:
         environment=has.environment,
         exec_start=has.command,
         memory_max=has.memory_max,
+        private_network=has.network != "host" and not installs.published(has),
         manager="compose",
         way="compose",
         restart_commands=(" ".join(compose.argv(project, project.files, "up", "-d", project.service)),),
@@ -177,12 +179,12 @@ def start(c: Collector) -> Start:
 
 @box
 def address(c: Collector) -> str:
+    """Where it is published; else as it has it itself, in its own network or in the host's."""
     has: Container = c.need("container")
     if where := installs.published(has):
         return where
-    if has.network == "host":
-        return "127.0.0.1:11434"
-    raise Unknown(Missing("absent", f"the container {has.name} publishes no port of its server"))
+    given = (e.partition("=") for e in has.environment)
+    return client_address(next((value for name, _, value in given if name == "OLLAMA_HOST"), ""))
 
 
 __all__ = ["BOX"]

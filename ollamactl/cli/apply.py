@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from ollamactl import platforms
+from ollamactl.cli import elsewhere
 from ollamactl.cli.common import (
     chosen_unit,
     command_line,
@@ -20,7 +21,6 @@ from ollamactl.cli.common import (
 )
 from ollamactl.core import plan as planning
 from ollamactl.core import settings
-from ollamactl.core.elsewhere import Advice, of_unit
 from ollamactl.core.facts import Facts
 from ollamactl.core.feeds import Collector
 from ollamactl.core.plan import Plan, Request
@@ -99,23 +99,19 @@ def apply(
     screen = screens.Apply(Terminal(), quiet=as_json, diff=diff)
     try:
         return _apply(LiveHost(), unit, request, screen, how, check, as_json)
-    except (Elsewhere, Failure) as error:
-        found = error.advice if isinstance(error, Elsewhere) else _elsewhere(request, unit, error)
-        if found is None:
+    except elsewhere.Elsewhere as error:
+        found = error.advice
+    except Failure as error:
+        facts = elsewhere.seen(LiveHost(), unit, error)
+        if facts is None or facts.install is None:
             raise
-        if found.way == "compose" and not unit and _has_place(name := f"compose:{found.name}"):
+        name = f"compose:{facts.install.name}"
+        if facts.install.way == "compose" and not unit and _has_place(name):
             return _apply(LiveHost(), name, request, screen, how, check, as_json)
-        from ollamactl.report.elsewhere import show
+        found = elsewhere.advised(LiveHost(), unit, request, facts)
+    from ollamactl.report.elsewhere import show
 
-        return show(screen.out, found, as_json)
-
-
-class Elsewhere(Exception):
-    """The settings of this server stand where ollamactl changes nothing; `advice` says what to do."""
-
-    def __init__(self, advice: Advice) -> None:
-        super().__init__(advice.said)
-        self.advice = advice
+    return show(screen.out, found, as_json)
 
 
 def _has_place(unit: str) -> bool:
@@ -123,18 +119,6 @@ def _has_place(unit: str) -> bool:
     from ollamactl.platforms import compose
 
     return compose.supported(LiveHost(), unit)
-
-
-def _elsewhere(request: Request, unit: str, error: Failure) -> Advice | None:
-    """What to do where no unit of systemd could be changed, but something runs Ollama here."""
-    if error.id not in ("no_unit", "unsupported", "absent", "denied", "pystemd_missing"):
-        return None
-    from ollamactl.core.elsewhere import advice
-
-    collector = Collector(LiveHost(), unit)
-    if collector.get("unit") is not None and collector.get("service") is not None:
-        return None
-    return advice(request, collector.facts(("install", "containers", "system")))
 
 
 class _How(NamedTuple):
@@ -204,14 +188,14 @@ class _Run:
     def plan_now(self) -> Plan:
         collector = Collector(self.host, self.unit)
         collector.begin("units", "service", "manager_environment", "gpus")
+        if self.request.set:
+            _meanwhile()
         chosen_unit(collector)
         need(collector, *planning.NEEDS)
         unasked = {"connections"} if self.request.models else {"connections", "installed"}
         wanted = (f for f in (*planning.NEEDS, *planning.NICE) if f not in unasked)
         self.screen.facts = self.facts = collector.facts(wanted, taken=time.time())
-        service, system = self.facts.service, self.facts.system
-        if service is not None and (found := of_unit(self.request, service, system)) is not None:
-            raise Elsewhere(found)
+        elsewhere.of_unit(self.request, self.facts, collector)
         ours = platforms.of(self.host, self.unit).ours(collector, self.facts)
         request = self.request
         self.screen.memory_notes = []
@@ -238,6 +222,13 @@ class _Run:
                 id="usage",
             )
         return plan
+
+
+def _meanwhile() -> None:
+    """What a change takes is imported while the readings that have begun wait for other programs."""
+    import jinja2  # noqa: F401
+
+    from ollamactl.cli import sizes  # noqa: F401
 
 
 def _request(

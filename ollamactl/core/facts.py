@@ -347,14 +347,16 @@ class Container(Record, frozen=True, kw_only=True):
     error: str = ""
     oom_killed: bool = False
     restarts: int = 0
-    restart_policy: str = ""
+    restart_policy: str = ""  # as --restart takes it
     environment: tuple[str, ...] = ()  # NAME=value
     command: tuple[str, ...] = ()  # entrypoint and its arguments
     ports: tuple[Port, ...] = ()
     network: str = ""  # bridge, host, PROJECT_default, …
     gpu: bool = False
     gpu_requests: tuple[str, ...] = ()  # what was asked for: all, 2, device=0, nvidia.com/gpu=all, /dev/kfd, …
-    mounts: tuple[tuple[str, str], ...] = ()  # (volume or folder, where it is seen inside)
+    mounts: tuple[str, ...] = ()  # as -v takes them: volume or folder, where it is seen inside, and how
+    options: tuple[str, ...] = ()  # what else `run` was given, in its own words
+    networks: tuple[str, ...] = ()  # beside the first
     memory_max: int | None = None
     log_driver: str = ""
     compose: Compose | None = None
@@ -377,6 +379,7 @@ class Install(Record, frozen=True, kw_only=True):
     uid: int | None = None
     running: bool = False
     why: str = ""  # what shows it
+    source: str = ""  # the .container file of a quadlet
 
     @property
     def key(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ollamactl.core.elsewhere import Advice
+from ollamactl.core.advice import Advice
 from ollamactl.errors import Exit
 from ollamactl.report import envelope
 from ollamactl.report.text import Terminal, clean

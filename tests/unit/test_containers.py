@@ -86,7 +86,41 @@ def test_a_container_that_runs_ollama_is_read_in_full() -> None:
         project="ai", service="ollama", folder="/srv/ai", files=("/srv/ai/a.yaml", "/srv/ai/b.yaml")
     )
     assert found.gpu and found.gpu_requests == ("all",) and found.memory_max == 8 << 30
-    assert found.mounts == (("models", "/root/.ollama"),)
+    assert found.mounts == ("models:/root/.ollama",) and found.options == ("--memory", str(8 << 30))
+    assert found.restart_policy == "unless-stopped" and found.networks == ()
+
+
+def test_what_a_container_was_given_is_kept_in_the_words_of_run() -> None:
+    host = {
+        "NetworkMode": "ai_default", "Privileged": True, "AutoRemove": True, "Init": None, "IpcMode": "host",
+        "PidMode": "", "Runtime": "runc", "ShmSize": 1 << 30, "NanoCpus": 1_500_000_000, "CpusetCpus": "0-3",
+        "Memory": 8 << 30, "MemorySwap": -1, "GroupAdd": ["video", "render"], "SecurityOpt": ["label=disable"],
+        "CapAdd": ["SYS_ADMIN"], "CapDrop": None, "ExtraHosts": ["a:1.2.3.4"], "Dns": [], "Tmpfs": {"/tmp": "size=1g"},
+        "Ulimits": [{"Name": "memlock", "Soft": -1, "Hard": -1}], "RestartPolicy": {"Name": "on-failure",
+        "MaximumRetryCount": 3}, "LogConfig": {"Type": "json-file", "Config": {"max-size": "10m"}},
+        "Devices": [{"PathOnHost": "/dev/kfd", "PathInContainer": "/dev/kfd"}, {"PathOnHost": "/dev/a",
+        "PathInContainer": "/dev/b"}],
+    }  # fmt: skip
+    labels = {"traefik.enable": "true", "org.opencontainers.image.version": "1"}
+    config = {"Cmd": ["serve"], "Entrypoint": ["/bin/ollama"], "Image": "ollama/ollama", "User": "1000:1000",
+              "Hostname": "gpu1", "Labels": labels}  # fmt: skip
+    mounts = [
+        {"Type": "bind", "Source": "/m", "Destination": "/models", "Mode": "ro,Z", "RW": False},
+        {"Type": "volume", "Name": "v", "Source": "/var/lib/docker/volumes/v/_data", "Destination": "/root/.ollama",
+         "Mode": "z", "RW": True},
+        {"Type": "tmpfs", "Destination": "/tmp"},
+    ]  # fmt: skip
+    networks = {"Networks": {"ai_default": {}, "web": {}}}
+    (found,) = with_ollama(raw({"Id": "ab" * 32, "Name": "/x", "HostConfig": host, "Config": config, "Mounts": mounts,
+                                "NetworkSettings": networks}), "docker")  # fmt: skip
+    assert found.mounts == ("/m:/models:ro,Z", "v:/root/.ollama")
+    assert (found.networks, found.restart_policy, found.gpu_requests) == (("web",), "on-failure:3", ("/dev/kfd",))
+    assert " ".join(found.options) == (
+        "--privileged --rm --group-add video --group-add render --security-opt label=disable --cap-add SYS_ADMIN "
+        "--add-host a:1.2.3.4 --ipc host --memory 8589934592 --memory-swap -1 --shm-size 1073741824 --cpus 1.5 "
+        "--cpuset-cpus 0-3 --ulimit memlock=-1:-1 --device /dev/a:/dev/b --log-driver json-file "
+        "--log-opt max-size=10m --tmpfs /tmp:size=1g --user 1000:1000 --hostname gpu1 --label traefik.enable=true"
+    )
 
 
 def test_ollama_is_known_by_its_program_and_by_its_image_and_others_are_not() -> None:

@@ -7,10 +7,12 @@ import shlex
 import msgspec
 import pytest
 
+from ollamactl.core.advice import Advice
 from ollamactl.core.compose import MARK, managed, override_file, quoted
 from ollamactl.core.dropin import Managed
-from ollamactl.core.elsewhere import RULES, Advice, advice, of_unit, run_line
-from ollamactl.core.facts import Compose, Container, Facts, Install, Port, Service, System, Way
+from ollamactl.core.elsewhere import RULES, advice, of_unit
+from ollamactl.core.elsewhere_boxes import run_lines
+from ollamactl.core.facts import Compose, Container, Facts, Install, Port, Process, Service, System, Way
 from ollamactl.core.plan import Request
 
 FOUR = Request(set={"OLLAMA_NUM_PARALLEL": "4"})
@@ -26,7 +28,7 @@ BOX = Container(
     ports=(Port(inside=11434, host=11434, address="0.0.0.0"), Port(inside=11434, host=11434, address="::")),
     network="bridge",
     gpu_requests=("all",),
-    mounts=(("models", "/root/.ollama"),),
+    mounts=("models:/root/.ollama",),
     restart_policy="unless-stopped",
 )
 
@@ -47,7 +49,7 @@ def lines(found: Advice) -> list[str]:
 
 
 def test_a_container_is_made_anew_from_what_it_has() -> None:
-    words = shlex.split(run_line(BOX, FOUR))
+    words = shlex.split(run_lines(BOX, FOUR)[0])
     assert words == [
         "docker", "run", "-d", "--name", "ollama", "--restart", "unless-stopped", "--gpus", "all", "-v",
         "models:/root/.ollama", "-p", "11434:11434", "-e", "OLLAMA_NUM_PARALLEL=4", "-e", "OLLAMA_ORIGINS=a b",
@@ -71,7 +73,7 @@ def test_a_container_is_made_anew_from_what_it_has() -> None:
     ],
 )
 def test_every_way_of_asking_for_a_gpu_is_asked_again(requests: tuple[str, ...], expected: list[str]) -> None:
-    words = shlex.split(run_line(msgspec.structs.replace(BOX, gpu_requests=requests, restart_policy=""), FOUR))
+    words = shlex.split(run_lines(msgspec.structs.replace(BOX, gpu_requests=requests, restart_policy=""), FOUR)[0])
     assert words[5 : words.index("-v")] == expected
 
 
@@ -85,13 +87,41 @@ def test_a_port_on_one_address_an_own_network_and_another_program_are_kept() -> 
         ),
         network="ai",
         command=("/bin/sh", "-c", "ollama serve"),
-        memory_max=1 << 30,
+        options=("--memory", "1073741824", "--label", "a=b c"),
+        networks=("web",),
         environment=("OLLAMA_HOST=127.0.0.1:9999", "X=y"),
     )
-    line = run_line(box, Request(unset=("X",)))
+    line, join = run_lines(box, Request(unset=("X",)))
+    assert join == "docker network connect web ollama"
     assert "-p 127.0.0.1:8080:11434 -p '[::1]:3:2'" in line and "--network ai" in line
     assert line.endswith("-e OLLAMA_HOST=127.0.0.1:9999 --entrypoint /bin/sh ollama/ollama -c 'ollama serve'")
-    assert "--memory 1073741824" in line and "X=y" not in line
+    assert "--memory 1073741824 --label 'a=b c'" in line and "X=y" not in line
+
+
+def test_a_container_that_goes_away_when_it_stops_is_taken_back_by_a_line_of_what_it_was() -> None:
+    found = asked(FOUR, given("docker", box=msgspec.structs.replace(BOX, options=("--rm",))))
+    assert lines(found)[0] == "docker rm -f ollama" and "OLLAMA_NUM_PARALLEL=4" in lines(found)[1]
+    assert found.undo[0] == "docker rm -f ollama" and "OLLAMA_NUM_PARALLEL=1" in found.undo[1]
+    assert not [line for line in (*lines(found), *found.undo) if "rename" in line]
+
+
+def test_an_engine_that_does_not_answer_is_asked_by_whom_it_belongs_to() -> None:
+    asks = lines(asked(FOUR, given("podman", "0123", uid=1000)))
+    assert asks == ["podman ps --no-trunc --filter id=0123", "ollamactl apply --set OLLAMA_NUM_PARALLEL=4"]
+    asks = lines(asked(FOUR, given("docker", "0123")))
+    assert asks == ["sudo docker ps --no-trunc --filter id=0123", "sudo ollamactl apply --set OLLAMA_NUM_PARALLEL=4"]
+
+
+def test_a_quadlet_gets_what_its_file_can_hold() -> None:
+    box = msgspec.structs.replace(BOX, engine="podman", name="systemd-ollama", unit="ollama.service")
+    odd = Request(set={"OLLAMA_ORIGINS": r'a"b\c$d%e'}, unset=("OLLAMA_DEBUG",))
+    found = asked(odd, given("quadlet", "systemd-ollama", box, source="/etc/containers/systemd/ai/ollama.container"))
+    assert [s.file for s in found.steps[:2]] == ["/etc/containers/systemd/ai/ollama.container"] * 2
+    assert lines(found)[:2] == [r'Environment="OLLAMA_ORIGINS=a\"b\\c$$d%%e"', "PodmanArgs=--unsetenv=OLLAMA_DEBUG"]
+    assert "sudo systemctl restart ollama.service" in lines(found)
+    mine = asked(FOUR, given("quadlet", "ollama.service", uid=1000))
+    assert mine.steps[0].file == "~/.config/containers/systemd/ollama.container"
+    assert "systemctl --user restart ollama.service" in lines(mine)
 
 
 def compose(*files: str) -> Compose:
@@ -118,11 +148,15 @@ def test_a_compose_project_gets_lines_for_its_override_file_and_a_command_that_n
     assert lines(found)[:5] == [
         "services:", "  llm:", "    environment:", '      OLLAMA_ORIGINS: "a\\"b"', "      OLLAMA_HOST: !reset null",
     ]  # fmt: skip
-    assert lines(found)[5] == (
-        "docker compose -p ai --project-directory /srv/ai -f /srv/ai/compose.yaml "
-        "-f /srv/ai/compose.override.yaml up -d llm"
+    plain = "docker compose -p ai --project-directory /srv/ai up -d llm"  # it finds both files
+    assert lines(found)[5] == plain and found.undo[1] == plain
+    assert "/srv/ai/compose.override.yaml" in found.undo[0], "it may hold lines of others"
+    away = msgspec.structs.replace(box, compose=compose("/srv/a.yml", "/srv/ai/b.yml"))
+    found = asked(FOUR, given("compose", box=away))
+    assert found.steps[0].file == "/srv/ai/b.yml"
+    assert found.steps[1].lines[0] == (
+        "docker compose -p ai --project-directory /srv/ai -f /srv/a.yml -f /srv/ai/b.yml up -d llm"
     )
-    assert found.undo[0] == "rm /srv/ai/compose.override.yaml"
 
 
 def test_values_that_a_compose_file_can_not_hold_are_shown_and_refused() -> None:
@@ -151,6 +185,15 @@ def test_a_user_unit_gets_a_drop_in_of_its_own() -> None:
 def test_a_server_by_hand_is_started_anew_and_wsl_is_told_of_systemd() -> None:
     facts = given("hand", "/usr/bin/ollama serve")
     assert lines(asked(FOUR, facts))[:2] == ["kill 10", "OLLAMA_NUM_PARALLEL=4 /usr/bin/ollama serve"]
+    environ = {"OLLAMA_MODELS": "/m s", "OLLAMA_DEBUG": "1", "PATH": "/bin", "https_proxy": "u:p@h"}
+    both = Request(set={"OLLAMA_NUM_PARALLEL": "4"}, unset=("OLLAMA_DEBUG", "OLLAMA_HOST"))
+    found = asked(both, msgspec.structs.replace(facts, process=Process(pid=10, environ=environ)))
+    assert lines(found)[1] == (
+        "env -u OLLAMA_DEBUG -u OLLAMA_HOST 'OLLAMA_MODELS=/m s' https_proxy=SECRET OLLAMA_NUM_PARALLEL=4 "
+        "/usr/bin/ollama serve"
+    )
+    assert found.undo[1] == "OLLAMA_DEBUG=1 'OLLAMA_MODELS=/m s' https_proxy=SECRET /usr/bin/ollama serve"
+    assert found.steps[-1].what.startswith("SECRET stands for")
     wsl = msgspec.structs.replace(facts, system=System(os="linux", container="wsl", init="sysvinit"))
     assert "systemd=true" in lines(asked(FOUR, wsl)) and "wsl --shutdown" in lines(asked(FOUR, wsl))
 
@@ -178,10 +221,12 @@ def test_the_snap_takes_from_its_configuration_only_what_its_launcher_sets() -> 
 def test_nixos_gets_module_lines_in_its_own_quoting() -> None:
     unit = Service(id="ollama.service", fragment_path="/etc/systemd/system/ollama.service")
     nixos = System(os="linux", distribution="NixOS 25.11 (Xantusia)", init="systemd")
-    found = of_unit(Request(set={"OLLAMA_HOST": "0.0.0.0:11500", "OLLAMA_ORIGINS": 'a"${b}'}), unit, nixos)
-    assert found is not None and lines(found)[:5] == [
-        'services.ollama.host = "0.0.0.0";', "services.ollama.port = 11500;",
+    asks = {"OLLAMA_HOST": "0.0.0.0:11500", "OLLAMA_ORIGINS": 'a"${b}', "OLLAMA_MODELS": "/m"}
+    found = of_unit(Request(set=asks, unset=("OLLAMA_DEBUG",)), unit, nixos)
+    assert found is not None and lines(found)[:6] == [
+        'services.ollama.host = "0.0.0.0";', "services.ollama.port = 11500;", 'services.ollama.models = "/m";',
         "services.ollama.environmentVariables = {", '  OLLAMA_ORIGINS = "a\\"\\${b}";', "};",
     ]  # fmt: skip
+    assert found.steps[1].what == "Remove services.ollama.environmentVariables.OLLAMA_DEBUG."
     debian = System(os="linux", distribution="Debian GNU/Linux 13 (trixie)", init="systemd")
     assert of_unit(FOUR, unit, debian) is None and of_unit(FOUR, unit, None) is None

@@ -75,7 +75,7 @@ def installs(c: Collector) -> tuple[Install, ...]:
     units: tuple[UnitName, ...] = c.get("units") or ()
     boxes: tuple[Container, ...] = c.get("containers") or ()
     servers: tuple[Process, ...] = c.get("servers") or ()
-    found = [_of_unit(u) for u in units] + [of_container(b) for b in boxes]
+    found = [_of_unit(u) for u in units] + [_with_source(c, of_container(b), b) for b in boxes]
     known = {i.pid for i in found if i.pid} | {b.pid for b in boxes if b.pid}
     names = {i.name for i in found} | {b.id for b in boxes}
     inside = c.get("system")
@@ -103,6 +103,17 @@ def of_container(box: Container) -> Install:
         way, why = "compose", f"{why} of the compose project {box.compose.project}"
     running = box.status in ("running", "paused")
     return Install(way=way, name=box.name, pid=box.pid or None, running=running, why=why)
+
+
+def _with_source(c: Collector, found: Install, box: Container) -> Install:
+    """A quadlet with its .container file; a unit that has none is one that runs podman itself (`podman generate`)."""
+    if found.way != "quadlet":
+        return found
+    reading = c.read(command("systemctl", "show", "-P", "SourcePath", "--", box.unit))
+    if reading.missing is not None:
+        return found
+    source = reading.text.strip()
+    return msgspec.structs.replace(found, source=source) if source.endswith(".container") else found
 
 
 def _of_server(server: Process, where: Home, init: str) -> Install:

@@ -30,7 +30,7 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
     q, k, v = made.q, made.k, made.v
     if not row.turned_norm:
         q, k = _normed(b, q, k, layer, block)
-    if layer.swa or not row.rope_windowed:
+    if _turns(b, layer):
         q = _roped(b, q, (layer.key, layer.heads, b.tok), layer.swa)
         k = _roped(b, k, (layer.key, layer.kv_heads, b.tok), layer.swa)
     if row.turned_norm:
@@ -40,6 +40,16 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
     if row.scaled_q:
         q = b.same(q)
     return attend(b, Projected(q, k, v, made.fused, made.gate), layer, block)
+
+
+def _turns(b: Builder, layer: Layer) -> bool:
+    """Whether a block rotates queries and keys: in some families only with a window, or if it is dense and early."""
+    row = b.hyper.family
+    if not row.rope_windowed or not b.hyper.window or layer.swa:
+        return True
+    if row.early_router:  # smallthinker takes a period of as many blocks as there are for none
+        return row.window is not None and row.window.period == b.hyper.blocks
+    return row.dense_lead and b.number < b.hyper.keys.get("leading_dense_block_count", 0)
 
 
 def _projected(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Projected:

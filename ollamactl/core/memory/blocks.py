@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ollamactl.core.memory import delta, encoder, gemma, hybrid, latent, recurrent, rwkv
 from ollamactl.core.memory.attention import attention
-from ollamactl.core.memory.feed_forward import mixed
+from ollamactl.core.memory.feed_forward import dense, experts, mixed, router
 from ollamactl.core.memory.graph import Tensor
 
 if TYPE_CHECKING:
@@ -32,16 +32,19 @@ def decoded(b: Builder, inp: Tensor, layer: Layer, block: Block, last: bool) -> 
     if row.gaps and not (layer.heads and layer.kv_heads and layer.ff):
         return _with_gaps(b, inp, layer, block, last)
     normed = b.norm(inp, block, "attn_norm.weight") if "attn_norm.weight" in block.widths else inp
+    early = router(b, inp, block) if row.early_router else None
     cur = _attended(b, inp, normed, layer, block)
     parallel = _parallel(b, block)
     if last and not b.late:
         b.rows = b.out
         cur, inp = b.picked_rows(cur), b.picked_rows(inp)
+        if early is not None:
+            early = b.make(block.experts, early, b.outputs)
         if parallel == "shared":
             normed = b.picked_rows(normed)
     if parallel:
         return _beside(b, inp, normed, cur, block, parallel)
-    return _after(b, inp, cur, layer, block, last)
+    return _after(b, inp, cur, block, last, early)
 
 
 def _attended(b: Builder, inp: Tensor, normed: Tensor, layer: Layer, block: Block) -> Tensor:
@@ -74,19 +77,22 @@ def _beside(b: Builder, inp: Tensor, normed: Tensor, attended: Tensor, block: Bl
     return b.same(b.same(parts[0], parts[1]), parts[2])
 
 
-def _after(b: Builder, inp: Tensor, cur: Tensor, layer: Layer, block: Block, last: bool) -> Tensor:
-    """The feed-forward after the attention, and both sums."""
-    before = _norm_before(block)
-    if before == "ffn_norm.weight":
-        cur = b.norm(cur, block, "post_attention_norm.weight")
+def _after(b: Builder, inp: Tensor, cur: Tensor, block: Block, last: bool, early: Tensor | None) -> Tensor:
+    """The feed-forward after the attention, and both sums. `early`: of a router that saw what the block was given."""
+    before, after = _norms_between(block)
+    cur = b.norm(cur, block, after)
     residual = _added(b, _scaled(b, cur), inp, "attention")
     if not block.feeds:
         return residual
+    if "ffn_norm_exps.weight" in block.widths:
+        return _experts_aside(b, inp, residual, block)
     if "pre_ffw_norm_2.weight" in block.widths:
         cur = gemma.two_feeds(b, residual, block)
+    elif early is not None:
+        cur = experts(b, b.norm(residual, block, before), block, logits=early)
     else:
         cur = mixed(b, b.norm(residual, block, before), block)
-    cur = b.norm(cur, block, "post_ffw_norm.weight")
+    cur = b.norm(b.norm(cur, block, "post_ffw_norm.weight"), block, "layer_output_norm.weight")
     if last and b.late == "sum":
         b.rows = b.out
         cur, residual = b.picked_rows(cur), b.picked_rows(residual)
@@ -94,12 +100,22 @@ def _after(b: Builder, inp: Tensor, cur: Tensor, layer: Layer, block: Block, las
     return gemma.with_per_layer(b, cur, block, last) if gemma.per_layer_width(b.hyper) else cur
 
 
-def _norm_before(block: Block) -> str:
-    """What the norm before the feed-forward is called: in gpt-oss and glm4moe the norm after attention is that one."""
+def _norms_between(block: Block) -> tuple[str, str]:
+    """What the norms before the feed-forward and after the attention are called.
+
+    In gpt-oss, glm4moe and dbrx the one before the feed-forward has the name that others give to the one after.
+    """
     names = block.widths
-    if "attn_norm.weight" in names and "ffn_norm.weight" not in names and "post_attention_norm.weight" in names:
-        return "post_attention_norm.weight"
-    return "ffn_norm.weight"
+    after = "attn_output_norm.weight" if "attn_output_norm.weight" in names else "post_attention_norm.weight"
+    if "attn_norm.weight" in names and "ffn_norm.weight" not in names and after in names:
+        return after, ""
+    return "ffn_norm.weight", after
+
+
+def _experts_aside(b: Builder, inp: Tensor, residual: Tensor, block: Block) -> Tensor:
+    """Arctic: a dense feed-forward after the attention, and experts that see what the block was given."""
+    out = b.add(dense(b, b.norm(residual, block, "ffn_norm.weight"), block), residual)
+    return b.add(experts(b, b.norm(inp, block, "ffn_norm_exps.weight"), block), out)
 
 
 def _with_gaps(b: Builder, inp: Tensor, layer: Layer, block: Block, last: bool) -> Tensor:

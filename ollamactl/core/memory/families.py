@@ -52,7 +52,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     positions: bool = False  # a learned position embedding among the inputs
     # How the graph is built, where it can be followed step by step (decoder.py).
     built: bool = True
-    layer_norm: bool = False  # norms by mean and variance: these cannot take the place of what they norm
+    layer_norm: bool | None = False  # norms by mean and variance, which need room of their own; None: by the file
     parallel: Literal["", "shared", "own"] = ""  # the feed-forward takes the attention's normed input, or its own norm
     # In what order these are added: its result to the input, to the attention's, the latter first, or to the residual.
     parallel_sum: Literal["input", "attention", "attention-first", "residual"] = "input"
@@ -76,6 +76,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     repeated_keys: bool = False  # delta net: keys are repeated where there are fewer of their heads
     rope_switch: bool = False  # rope.scaling.finetuned turns the rotation on and off
     residual_first: Literal["", "attention", "feed-forward", "both"] = ""  # sums whose first part is the residual
+    dense_beside: bool = False  # a dense feed-forward beside the experts
+    early_router: bool = False  # experts are chosen by what the block was given
     gating: int = 1  # default of expert_gating_func: 1 softmax, 2 sigmoid, 3 softmax of the chosen
     weights_normed: bool | None = True  # None: by expert_weights_norm
 
@@ -165,7 +167,7 @@ FAMILIES: dict[str, Family] = {
     "jais": Family(layer_norm=True, rope=False),
     # -- no cache: embedding and diffusion models --
     **dict.fromkeys(
-        ("nomic-bert-moe", "modern-bert", "neo-bert", "wavtokenizer-dec"),
+        ("wavtokenizer-dec",),
         Family(built=False, cache="none", pooled=True, loads_output=False),
     ),
     "llama-embed": Family(unread=True, pooled=True, loads_output=False),
@@ -175,15 +177,25 @@ FAMILIES: dict[str, Family] = {
     "jina-bert-v2": msgspec.structs.replace(_ENCODER, rope=False),
     "jina-bert-v3": msgspec.structs.replace(_ENCODER, gate=False),
     "nomic-bert": _ENCODER,
+    "nomic-bert-moe": msgspec.structs.replace(_ENCODER, gate=False, experts_ff=True, weights_normed=False),
+    "modern-bert": Family(
+        cache="none",
+        pooled=True,
+        loads_output=False,
+        layer_norm=True,
+        input_norm=True,
+        window=Window(period=3, full_first=True, when="positive"),
+    ),
+    "neo-bert": Family(cache="none", pooled=True, loads_output=False),
     "gemma-embedding": Family(cache="none", pooled=True, window=Window(period=6), scaled_input=True, scaled_q=True),
     # -- mixtures of experts --
     **dict.fromkeys(("qwen3moe", "qwen2moe", "qwen3vlmoe", "grovemoe"), Family()),
     **dict.fromkeys(("granitemoe", "olmoe", "minimax-m2"), Family(experts_ff=True)),
     "hunyuan-moe": Family(experts_ff=True, turned_norm=True),
     "phimoe": Family(experts_ff=True, scaled_q=True, residual_first="feed-forward"),
-    "grok": Family(built=False, experts_ff=True, flash_attention=False),
-    "dbrx": Family(built=False, experts_ff=True, hole="none"),
-    "arctic": Family(built=False, experts_ff=True),
+    "grok": Family(dense_beside=True, flash_attention=False),
+    "dbrx": Family(experts_ff=True, layer_norm=True),
+    "arctic": Family(experts_ff=True),
     **dict.fromkeys(
         ("ernie4_5-moe", "dots1", "deepseek", "glm4moe", "bailingmoe2", "bailingmoe"), Family(dense_lead=True)
     ),
@@ -212,7 +224,16 @@ FAMILIES: dict[str, Family] = {
     "cohere2": Family(
         window=Window(period=4), hole_plain="always", parallel="shared", layer_norm=True, rope_windowed=True
     ),
-    "cohere2moe": Family(built=False, window=Window(period=4, full_first=True, pattern="both"), dense_lead=True),
+    "cohere2moe": Family(
+        window=Window(period=4, full_first=True, pattern="both"),
+        dense_lead=True,
+        parallel="shared",
+        layer_norm=None,
+        rope_windowed=True,
+        gating=2,
+        weights_normed=None,
+        late_rows="after",
+    ),
     "olmo2": Family(window=_OPENS),
     "exaone4": Family(window=Window(period=4, size=4096, when="deep")),
     "plamo3": Family(window=Window(period=8, when="positive")),
@@ -225,16 +246,18 @@ FAMILIES: dict[str, Family] = {
         expert_rows=True,
     ),
     "smallthinker": Family(
-        built=False, window=Window(period=4, size=4096, forced=True, when="positive", full_first=True)
+        window=Window(period=4, size=4096, forced=True, when="positive", full_first=True),
+        early_router=True,
+        rope_windowed=True,
     ),
-    "mellum": Family(built=False, window=Window(period=4, when="positive", pattern="both")),
-    "muse-glimmer": Family(built=False, window=Window(pattern="both")),
+    "mellum": Family(window=Window(period=4, when="positive", pattern="both")),
+    "muse-glimmer": Family(window=Window(pattern="both"), rope_windowed=True, input_norm=True),
     "granite_swa": Family(built=False, window=Window(pattern="array")),
     "step35": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True, late_rows="before"),
     "mimo2": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True),
     # -- latent attention --
     "deepseek2": Family(latent=True, dense_lead=True),
-    "deepseek2-ocr": Family(built=False, dense_lead=True),
+    "deepseek2-ocr": Family(dense_lead=True, weights_normed=None),
     "mistral4": Family(latent=True, dense_lead=True),
     "minicpm3": Family(latent=True),
     "glm-dsa": Family(latent=True, dense_lead=True, draft_apart=True, indexer="keys"),

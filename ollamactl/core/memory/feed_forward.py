@@ -14,10 +14,12 @@ F = 4  # bytes of an f32
 
 
 def mixed(b: Builder, cur: Tensor, block: Block) -> Tensor:
-    """The feed-forward of a block: dense, experts, or experts and a shared one."""
+    """The feed-forward of a block: dense, experts, or experts beside a shared or a dense one."""
     if not block.experts:
         return dense(b, cur, block)
     out = experts(b, cur, block)
+    if b.hyper.family.dense_beside and "ffn_up.weight" in block.widths:
+        return b.same(b.add(dense(b, cur, block), out))
     return b.add(out, _shared(b, cur, block)) if "ffn_up_shexp.weight" in block.widths else out
 
 
@@ -55,10 +57,10 @@ def _shared(b: Builder, cur: Tensor, block: Block) -> Tensor:
     return shared
 
 
-def experts(b: Builder, cur: Tensor, block: Block, *, routed: Tensor | None = None, width_out: int = 0) -> Tensor:
-    """The mixture of experts. `routed`: what the router sees, if not `cur`; `width_out`: of what comes out."""
+def experts(b: Builder, cur: Tensor, block: Block, *, logits: Tensor | None = None, width_out: int = 0) -> Tensor:
+    """The mixture of experts. `logits`: of the router, if it does not see `cur`; `width_out`: of what comes out."""
     e, rows, used = width_out or b.hyper.embedding, b.rows, _used(b)
-    picked, weights = _routed(b, routed or cur, block)
+    picked, weights = _weighed(b, logits or router(b, cur, block), block)
     b.nodes.expand(weights)
     cur = b.view(cur, ("cur3", rows))
     first = b.hyper.family.expert_rows  # llama4 weighs what goes in, not what comes out
@@ -79,12 +81,14 @@ def _used(b: Builder) -> int:
     return int(b.hyper.keys.get("expert_used_count", 0)) or 2
 
 
-def _routed(b: Builder, cur: Tensor, block: Block) -> tuple[Tensor, Tensor]:
+def router(b: Builder, cur: Tensor, block: Block) -> Tensor:
+    """How much every expert is wanted for every token."""
+    return b.matrix(block.experts, cur, block, "ffn_gate_inp")
+
+
+def _weighed(b: Builder, logits: Tensor, block: Block) -> tuple[Tensor, Tensor]:
     """Which experts every token goes to, and their weights."""
     row, keys, rows, count, used = b.hyper.family, b.hyper.keys, b.rows, block.experts, _used(b)
-    logits = b.weigh(b.make(count, cur), block, "ffn_gate_inp.weight")
-    if "ffn_gate_inp.bias" in block.widths:
-        logits = b.weigh(b.same(logits), block, "ffn_gate_inp.bias")
     gating = int(keys.get("expert_gating_func", 0)) or row.gating
     probs = logits if gating == 3 else b.same(logits)
     chosen = logits if row.expert_rows else probs

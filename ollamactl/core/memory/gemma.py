@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ollamactl.core.memory.feed_forward import dense, experts
+from ollamactl.core.memory.feed_forward import dense, experts, router
 from ollamactl.core.memory.graph import Tensor
 
 if TYPE_CHECKING:
@@ -71,6 +71,6 @@ def with_per_layer(b: Builder, cur: Tensor, block: Block, last: bool) -> Tensor:
 def two_feeds(b: Builder, residual: Tensor, block: Block) -> Tensor:
     """A dense feed-forward and experts beside each other, each with norms of its own; the router sees the residual."""
     routed = b.weigh(b.same(b.same(b.normed(residual))), block, "ffn_gate_inp.scale")
-    mixture = experts(b, b.norm(residual, block, "pre_ffw_norm_2.weight"), block, routed=routed)
+    mixture = experts(b, b.norm(residual, block, "pre_ffw_norm_2.weight"), block, logits=router(b, routed, block))
     plain = b.norm(dense(b, b.norm(residual, block, "ffn_norm.weight"), block), block, "post_ffw_norm_1.weight")
     return b.add(plain, b.norm(mixture, block, "post_ffw_norm_2.weight"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ollamactl.core.memory.attention import attention
-from ollamactl.core.memory.feed_forward import dense, experts
+from ollamactl.core.memory.feed_forward import dense, experts, router
 from ollamactl.core.memory.graph import Tensor
 from ollamactl.core.memory.recurrent import mamba2
 
@@ -50,7 +50,7 @@ def _experts(b: Builder, cur: Tensor, block: Block) -> Tensor:
     narrow = block.widths.get("ffn_latent_down.weight", 0)
     if narrow:
         inner = b.weigh(b.make(narrow, cur), block, "ffn_latent_down.weight")
-    out = experts(b, inner, block, routed=cur, width_out=narrow)
+    out = experts(b, inner, block, logits=router(b, cur, block), width_out=narrow)
     if narrow:
         out = b.weigh(b.make(b.hyper.embedding, out), block, "ffn_latent_up.weight")
     wide = b.weigh(b.make(block.widths["ffn_up_shexp.weight"], cur), block, "ffn_up_shexp.weight")

@@ -95,6 +95,8 @@ def chosen_unit(collector: Collector) -> str:
         missing: Missing = collector.missing["unit"]
         if missing.kind == "unasked":
             raise Failure(missing.detail, hint="name one: --unit NAME", code=Exit.USAGE, id="several_units")
+        if missing.kind == "failed":
+            raise Failure(missing.detail, hint=missing.hint, id=missing.kind)
         hint = "another name? --unit NAME; is Ollama installed as a service? systemctl list-units 'ollama*'"
         host = collector.get("system")
         if host is not None and host.os == "darwin":
@@ -130,24 +132,25 @@ def need(collector: Collector, *fields: str) -> None:
 
 
 def outputs(*paths: str | None) -> None:
-    """Files that a command will write at its end can be written: said before minutes of measuring, not after."""
+    """Files that a command will write at its end can be written: said before minutes of measuring, not after. In /dev
+    root would put them in the place of what all programs use (/dev/stdout)."""
     import os
 
     for path in filter(None, paths):
         folder = os.path.dirname(os.path.abspath(path))
-        if not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+        kernel = os.path.realpath(folder) in ("/dev", "/dev/fd") or os.path.realpath(folder).startswith("/proc/")
+        if kernel or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
             raise Failure(f"{folder} is no folder to write into", code=Exit.USAGE, id="usage")
 
 
 def write_file(path: str, text: str) -> None:
-    """A new file takes the place of an old one at once, or not at all."""
+    """A new file, readable by its owner only, takes the place of an old one at once, or not at all."""
     import os
 
-    beside = f"{path}.{os.getpid()}.new"
+    from ollamactl.host import files
+
     try:
-        with open(beside, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(beside, path)
+        files.write(os.path.abspath(path), text.encode("utf-8", "surrogateescape"), 0o600)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}", code=Exit.USAGE, id="usage") from None
 

@@ -7,7 +7,7 @@ import time
 import click
 import msgspec
 
-from ollamactl.cli.common import color_option, from_option, json_option, unit_option
+from ollamactl.cli.common import color_option, from_option, json_option, outputs, unit_option
 from ollamactl.cli.sources import open_source
 from ollamactl.core.facts import Facts
 from ollamactl.core.feeds import FEEDS, Collector
@@ -112,6 +112,7 @@ def bundle(path: str, unit: str, as_json: bool) -> int:
         raise Failure(
             f"{path}: a bundle is a .tar.gz file", hint="ollamactl bundle host.tar.gz", code=Exit.USAGE, id="usage"
         )
+    outputs(path)
     recorder = Recorder(LiveHost())
     found = gather_all(recorder, unit, "live")
     Collector(recorder, unit, whole_log=True, lines=LOG_LINES).get("log")  # earlier starts too, for doctor

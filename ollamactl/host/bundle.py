@@ -8,7 +8,6 @@ the next one. An entry without `member` is a reading without a body.
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import re
@@ -23,7 +22,7 @@ from ollamactl import __version__
 from ollamactl.core.redact import Redactor
 from ollamactl.core.source import Host, Missing, Reading, Source
 from ollamactl.errors import Exit, Failure
-from ollamactl.host import archive
+from ollamactl.host import archive, files
 from ollamactl.host.archive import INDEX
 from ollamactl.host.commands import Outcome
 from ollamactl.host.live import LiveHost, Stream
@@ -154,32 +153,13 @@ def _argument(redactor: Redactor, argument: str) -> str:
 
 
 def _write(path: str, index: Index, members: dict[str, bytes]) -> None:
-    target = Path(path)
-    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    beside = f".{target.name}.{os.urandom(6).hex()}.tmp"
-    try:
-        if target.is_dir() and not target.is_symlink():
-            raise IsADirectoryError(21, "is a folder")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(beside, flags, 0o600, dir_fd=folder)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                os.fchmod(file.fileno(), 0o600)
-                with tarfile.open(fileobj=file, mode="w:gz") as tar:
-                    for name, body in {INDEX: msgspec.json.encode(index), **members}.items():
-                        member = tarfile.TarInfo(name)
-                        member.size, member.mtime, member.mode = len(body), int(index.taken), 0o600
-                        tar.addfile(member, io.BytesIO(body))
-                file.flush()
-                os.fsync(file.fileno())
-            os.rename(beside, target.name, src_dir_fd=folder, dst_dir_fd=folder)
-            os.fsync(folder)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(beside, dir_fd=folder)
-            raise
-    finally:
-        os.close(folder)
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as tar:
+        for name, body in {INDEX: msgspec.json.encode(index), **members}.items():
+            member = tarfile.TarInfo(name)
+            member.size, member.mtime, member.mode = len(body), int(index.taken), 0o600
+            tar.addfile(member, io.BytesIO(body))
+    files.write(os.path.abspath(path), packed.getvalue(), 0o600)
 
 
 # -- replaying --

@@ -79,14 +79,15 @@ def sync_folder(folder: str) -> None:
 def write(
     path: str, data: bytes, mode: int = 0o600, *, uid: int = 0, gid: int = 0, label: bytes | None = None
 ) -> None:
-    """`data` in place of whatever `path` is, all or nothing also over a power loss. A link at `path` is replaced,
-    not followed; so is one planted under the temporary name."""
+    """`data` in place of a file, all or nothing also over a power loss. A link at `path` is replaced, not followed; so
+    is one planted under the temporary name. Raises OSError where a folder, device or the like is in its place."""
     folder, name = os.path.split(path)
     beside = f".{name[:200]}.{os.urandom(6).hex()}.ollamactl"
     with _naming(path):
         at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with _naming(path):
+            _replaceable(at, name)
             _write_beside(at, beside, name, data, mode, uid, gid, label)
     finally:
         os.close(at)
@@ -113,6 +114,15 @@ def _write_beside(
             os.unlink(beside, dir_fd=at)
         raise
     os.fsync(at)
+
+
+def _replaceable(at: int, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.stat(name, dir_fd=at, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, "is a folder")
+        if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
+            raise OSError(errno.EINVAL, "not a regular file")
 
 
 @contextlib.contextmanager

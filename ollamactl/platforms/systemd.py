@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from ollamactl.core.dropin import Managed
+from ollamactl.core.feeds.service import LISTEN_AGAIN
 from ollamactl.core.parse import quoting
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import files, journal
@@ -83,7 +84,7 @@ class Systemd:
             else:
                 raise Failure(
                     f"systemd does not answer: {', '.join(dict.fromkeys(problems))}",
-                    hint="is this host run by systemd? systemctl status",
+                    hint=f"{LISTEN_AGAIN} makes it listen again" if _is_pid_1() else "is this host run by systemd?",
                     id="dbus",
                 )
         return self._bus
@@ -149,6 +150,10 @@ class Systemd:
         return "systemd reloaded"
 
     def restart_commands(self, unit: str) -> tuple[str, ...]:
+        try:
+            self._connected()
+        except Failure:
+            return (LISTEN_AGAIN,) if _is_pid_1() else ()
         return "sudo systemctl daemon-reload", f"sudo systemctl restart {shlex.quote(unit)}"
 
     def log_command(self, unit: str) -> str:
@@ -184,6 +189,12 @@ class Systemd:
                 what = method.decode().removesuffix("Unit").lower()
                 raise Failure(f"systemd did not finish the {what} of {unit} in {timeout:.0f} s", id="job_timeout")
             time.sleep(0.005)
+
+
+def _is_pid_1() -> bool:
+    with contextlib.suppress(OSError), open("/proc/1/comm", encoding="utf-8") as f:
+        return f.read().strip() == "systemd"
+    return False
 
 
 def arm(unit: str) -> None:

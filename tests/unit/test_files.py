@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ollamactl.cli import common
+from ollamactl.errors import Failure
 from ollamactl.host import files
 from ollamactl.host.files import Image
 
@@ -37,6 +39,32 @@ def test_a_link_planted_under_the_temporary_name_is_not_followed(
         files.write(str(tmp_path / "ours"), b"new")
     assert raised.value.filename == str(tmp_path / "ours")
     assert not (tmp_path / "victim").exists()
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder"])
+def test_what_is_no_file_is_never_replaced(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "x"
+    os.mkfifo(path) if kind == "fifo" else path.mkdir()
+    before = path.lstat()
+    with pytest.raises(OSError) as raised:
+        files.write(str(path), b"new")
+    assert raised.value.filename == str(path) and path.lstat() == before and names(tmp_path) == ["x"]
+
+
+def test_reports_are_private_and_never_written_through_a_link(tmp_path: Path) -> None:
+    victim, path = tmp_path / "victim", tmp_path / "report.html"
+    victim.write_text("precious")
+    path.symlink_to(victim)
+    before = os.umask(0)
+    try:
+        common.write_file(str(path), "text \udcff")
+    finally:
+        os.umask(before)
+    assert victim.read_text() == "precious" and path.read_bytes() == b"text \xff"
+    assert stat.S_IMODE(path.lstat().st_mode) == 0o600 and names(tmp_path) == ["report.html", "victim"]
+    for special in ("/dev/null", "/dev/stdout", "/proc/self/fd/1"):
+        with pytest.raises(Failure, match="no folder to write into"):
+            common.outputs(special)
 
 
 def test_a_reader_sees_the_old_or_the_new(tmp_path: Path) -> None:

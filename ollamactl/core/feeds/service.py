@@ -29,6 +29,9 @@ from ollamactl.core.parse import (
 from ollamactl.core.source import Missing, command, file, listing, native, stat
 
 
+LISTEN_AGAIN = "sudo kill -TERM 1"  # systemd executes itself anew, as by `systemctl daemon-reexec`; services keep running
+
+
 def _is_server(argv: Iterable[str]) -> bool:
     return re.search(r"ollama(-[\w.]+)?\S*\s+(\S+\s+)*serve\b|ollama-serve", " ".join(argv)) is not None
 
@@ -47,7 +50,7 @@ def units(c: Collector) -> tuple[UnitName, ...]:
     _needs_systemd(c)
     listed = c.read(UNIT_FILES)
     if listed.missing is not None or (listed.status and listed.stderr):  # it exits with 1 where none is found
-        raise Unknown(listed.missing or Missing("failed", f"systemctl: {listed.stderr.splitlines()[-1]}"))
+        raise Unknown(_silent(listed.missing or Missing("failed", f"systemctl: {listed.stderr.splitlines()[-1]}")))
     names = [line.split()[0] for line in listed.text.splitlines() if line.split()]
     for process in c.get("servers") or ():
         if found := re.search(r"/([^/]+\.service)(/|$)", process.cgroup):
@@ -64,6 +67,14 @@ def units(c: Collector) -> tuple[UnitName, ...]:
         if has.id and (named or _is_server(argv)):
             running[has.id] = UnitName(name=has.id, load=has.load_state, active=has.active_state, sub=has.sub_state)
     return tuple(running.values())
+
+
+def _silent(missing: Missing) -> Missing:
+    """The same, but where systemd runs and nobody can ask it: that, and what helps."""
+    _, found, why = missing.detail.partition("Failed to connect to bus: ")
+    if not found:
+        return missing
+    return Missing("failed", f"systemd does not answer: {why.strip()}", f"{LISTEN_AGAIN} makes it listen again")
 
 
 def _needs_systemd(c: Collector) -> None:
@@ -99,7 +110,7 @@ def service(c: Collector) -> Service:
     name = c.need("unit")
     shown = c.once(command(*systemctl.SHOW, name))  # where it is the only one, its name was found by that too
     if shown.missing is not None or shown.status:
-        raise Unknown(shown.missing or Missing("failed", f"systemctl: {shown.stderr}"))
+        raise Unknown(_silent(shown.missing or Missing("failed", f"systemctl: {shown.stderr}")))
     found = systemctl.parse_show(shown.text)
     if found.load_state == "not-found":
         raise Unknown(Missing("absent", f"systemd knows no unit {name}"))

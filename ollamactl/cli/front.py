@@ -116,7 +116,7 @@ def front(
         upstream = address if upstream is None else upstream
     if slots < 1:
         raise Failure("at least one request at once", hint="--requests-in-flight 1", code=Exit.USAGE, id="usage")
-    of = Service(mean=service_time) if service_time else _measured() if queue is None else None
+    of = Service(mean=service_time) if service_time else _measured()
     waiting = nginx.queue_for(slots, of, client_timeout) if queue is None else queue
     made = nginx.Front(
         listen=listen,
@@ -124,14 +124,14 @@ def front(
         inner=inner,
         slots=slots,
         queue=waiting,
-        per_client=per_client or nginx.fair_share(slots),
+        per_client=per_client or nginx.fair_share(slots, waiting),
         rate=rate,
         auth=auth,
         keys_file=keys_file,
         users_file=users_file,
         certificate=certificate,
         certificate_key=certificate_key,
-        patience=max(client_timeout or 0.0, 600.0),
+        patience=nginx.silence(slots, waiting, of, client_timeout),
         body_timeout=body_timeout,
         max_body=max_body,
         retry_after=nginx.retry_after(slots, of),

@@ -9,7 +9,7 @@ from ollamactl.cli.restoring import as_text
 from ollamactl.core.ours import FileChange
 from ollamactl.core.redact import Redactor
 from ollamactl.errors import Exit, Failure
-from ollamactl.host.journal import Entry, Store
+from ollamactl.host.journal import Entry, FileUndo, Store
 from ollamactl.report import envelope, text
 from ollamactl.report.screens import diff
 from ollamactl.report.text import Terminal, columns
@@ -100,13 +100,19 @@ def _one(out: Terminal, entry: Entry) -> None:
 def _diff(entry: Entry) -> list[str]:
     """What it did to its files, without what may be secret."""
     changes = [
-        FileChange(path=f.path, before=as_text(f.before), after=as_text(f.after), secret=f.path.endswith(".env"))
+        FileChange(path=f.path, before=as_text(f.before), after=as_text(f.after), secret=_secret(f))
         for f in entry.files
     ]
     redactor = Redactor()
     lines = diff(changes, context=0)
     redactor.learn("\n".join(lines).encode("utf-8", "surrogateescape"))
     return [redactor.text(line) for line in lines]
+
+
+def _secret(file: FileUndo) -> bool:
+    """Environment files, and keys: whatever others may not read."""
+    private = any(i.kind == "file" and not i.mode & 0o077 for i in (file.before, file.after))
+    return private or file.path.endswith(".env")
 
 
 def _word(entry: Entry) -> str:

@@ -52,6 +52,13 @@ def high(mean: float, variance: float, share: float) -> float:
     return mean * max(0.0, 1 - ninth + quantile(share) * math.sqrt(ninth)) ** 3
 
 
+def done_behind(rounds: int, slots: int, of: Service, share: float) -> float:
+    """Seconds within which `share` of the requests that meet `rounds` others a slot have their whole reply: the wait
+    for rounds·slots gaps of mean/slots, with their variance, and a service time of their own."""
+    own = (of.variation * of.mean) ** 2
+    return high((rounds + 1) * of.mean, own + rounds * own / slots, share)
+
+
 class Room(Record, frozen=True, kw_only=True):
     """The queue that a client's patience allows."""
 
@@ -74,14 +81,11 @@ def room(patience: float, slots: int, of: Service, share: float = 0.95) -> Room:
     alone takes the patience. With equal replies of 10 s and 60 s of patience that is one in service and 5 behind it.
     """
 
-    def done(n: int) -> float:
-        own = (of.variation * of.mean) ** 2
-        return high((n + 1) * of.mean, own + n * own / slots, share)
-
     rounds, over = 0, math.ceil(MOST / slots) + 1
-    while rounds + 1 < over:  # done() grows
+    while rounds + 1 < over:  # who waits behind more is done later
         middle = (rounds + over) // 2
-        rounds, over = (middle, over) if done(middle) <= patience else (rounds, middle)
+        in_time = done_behind(middle, slots, of, share) <= patience
+        rounds, over = (middle, over) if in_time else (rounds, middle)
     spread = (of.variation * of.mean) ** 2
     return Room(
         slots=slots,
@@ -89,7 +93,7 @@ def room(patience: float, slots: int, of: Service, share: float = 0.95) -> Room:
         queue=rounds * slots,
         last_wait=wait_behind(rounds, of),
         last_wait_high=high(rounds * of.mean, rounds * spread / slots, share),
-        last_done=done(rounds),
+        last_done=done_behind(rounds, slots, of, share),
         share=share,
         rate=slots / of.mean,
         patience=patience,

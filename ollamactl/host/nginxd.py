@@ -86,7 +86,18 @@ def would_take(host: Host, conf: str) -> None:
     if reading.status:
         said = reading.text.replace(candidate, CONF).replace(whole, MAIN)
         lines = [line.removeprefix("nginx: ") for line in said.splitlines() if "[emerg]" in line or "[alert]" in line]
-        raise Failure(f"nginx -t refuses it: {lines[0] if lines else said.strip()[:300]}", id="nginx_refuses")
+        line = lines[0] if lines else said.strip()[:300]
+        raise Failure(f"nginx -t refuses it: {_without_keys(line)}", id="nginx_refuses")
+
+
+def _without_keys(line: str) -> str:
+    """nginx quotes what it does not understand: of a file that only root may read, that may be a client's key."""
+    place = re.search(r" in (/\S+):\d+$", line.strip())
+    try:
+        private = place is not None and not os.stat(place[1]).st_mode & 0o077
+    except OSError:
+        private = False
+    return re.sub(r'"[^"]*"', '"…"', line) if private else line
 
 
 def _instead(found: re.Match[str], folder: str, paths: list[str]) -> str:

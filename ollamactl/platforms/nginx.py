@@ -10,11 +10,13 @@ from typing import Literal
 
 import msgspec
 
-from ollamactl.core.queueing import Service, room
+from ollamactl.core.queueing import Service, done_behind, room
 from ollamactl.errors import Exit, Failure
 from ollamactl.platforms import templates
 
 Auth = Literal["keys", "basic", "none"]
+LOAD = 300.0  # seconds: OLLAMA_LOAD_TIMEOUT's default
+SILENCE = 600.0
 _PATH = re.compile(r"/[A-Za-z0-9._@/+=-]+")
 _SIZE = re.compile(r"[1-9][0-9]{0,8}[kmg]?")
 
@@ -34,16 +36,16 @@ class Front(msgspec.Struct, frozen=True, kw_only=True):
     users_file: str = "/etc/ollamactl/front.users"
     certificate: str = ""
     certificate_key: str = ""
-    patience: float = 600.0  # the longest silence of the server: a load, or the queue
+    patience: float = SILENCE  # the longest silence of the server
     body_timeout: float = 10.0
     max_body: str = "32m"
     retry_after: int = 5
 
 
-def fair_share(slots: int) -> int:
+def fair_share(slots: int, queue: int) -> int:
     """Places of one client, so that another one's first token is at most two service times away behind it: those
-    that it may have waiting are served within one, and one more is under way."""
-    return slots + slots // 2
+    that it may have waiting are served within one, and one more is under way. One place at least is left to others."""
+    return max(1, min(slots + slots // 2, slots + queue - 1))
 
 
 def queue_for(slots: int, of: Service | None, patience: float | None) -> int:
@@ -51,6 +53,14 @@ def queue_for(slots: int, of: Service | None, patience: float | None) -> int:
     if of is None or patience is None:
         return slots
     return room(patience, slots, of).queue
+
+
+def silence(slots: int, queue: int, of: Service | None, patience: float | None) -> float:
+    """The longest that the server may say nothing, for which nginx has to wait: as long as clients do, or a load and
+    then, for a reply that comes in one piece, a full queue and its own time (99 %). Never less than SILENCE: replies
+    that were measured may be shorter than those that are asked for."""
+    served = done_behind(math.ceil(queue / slots), slots, of, 0.99) if of is not None else 0.0
+    return max(SILENCE, LOAD + served, patience or 0.0)
 
 
 def retry_after(slots: int, of: Service | None) -> int:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from ollamactl.cli import history
 from ollamactl.cli.front import front
 from ollamactl.core.queueing import Service
 from ollamactl.errors import Exit, Failure
+from ollamactl.host import measured, nginxd
+from ollamactl.host.files import Image
+from ollamactl.host.journal import Entry, FileUndo
 from ollamactl.platforms import nginx
 from ollamactl.platforms.nginx import Front
+from ollamactl.report.text import Terminal
 
 
 def made(**more: Any) -> Front:
@@ -85,10 +92,49 @@ def test_the_queue_follows_from_patience_and_service() -> None:
     assert nginx.queue_for(4, Service(mean=10.0), 60.0) == 20
     assert nginx.queue_for(4, None, 60.0) == 4
     assert nginx.retry_after(4, Service(mean=10.0)) == 3
-    assert [nginx.fair_share(n) for n in (1, 2, 3, 4, 8)] == [1, 3, 4, 6, 12]
+    assert [nginx.fair_share(n, n) for n in (1, 2, 3, 4, 8)] == [1, 3, 4, 6, 12]
 
 
-def test_the_command_prints_the_configuration_alone() -> None:
+@pytest.mark.parametrize(("slots", "queue"), [(2, 0), (4, 1), (4, 2), (8, 0), (2, 2), (1, 1), (16, 100)])
+def test_one_client_leaves_a_place_to_others(slots: int, queue: int) -> None:
+    assert 1 <= nginx.fair_share(slots, queue) < slots + queue
+    assert nginx.fair_share(1, 0) == 1  # the only one
+
+
+def test_nginx_waits_as_long_as_a_full_queue_takes() -> None:
+    assert nginx.silence(4, 20, None, None) == nginx.silence(4, 20, Service(mean=10.0), None) == 600
+    assert nginx.silence(4, 20, Service(mean=100.0), None) == 300 + 600  # a load, and six times 100 s
+    assert nginx.silence(4, 20, Service(mean=100.0, variation=1.0), None) > 1100
+    assert nginx.silence(4, 20, None, 3600.0) == 3600
+    assert "proxy_read_timeout 900s;" in nginx.render(made(patience=900.0))
+
+
+# -- what may be secret --
+
+
+def test_a_key_that_nginx_quotes_is_not_shown(tmp_path: Path) -> None:
+    keys, shown = tmp_path / "front.keys", tmp_path / "front.conf"
+    for path, mode in ((keys, 0o600), (shown, 0o644)):
+        path.touch()
+        path.chmod(mode)
+    said = '[emerg] conflicting parameter "0123456789abcdef" in '
+    assert nginxd._without_keys(f"{said}{keys}:2") == f'[emerg] conflicting parameter "…" in {keys}:2'
+    for place in (f"{shown}:2", f"{tmp_path}/gone:2"):
+        assert nginxd._without_keys(f"{said}{place}") == f"{said}{place}"
+
+
+def test_history_does_not_show_a_new_key(tmp_path: Path) -> None:
+    new = FileUndo("/etc/ollamactl/front.keys", Image("absent"), Image("file", b"0123456789abcdef first;\n", 0o600))
+    conf = FileUndo(nginxd.CONF, Image("absent"), Image("file", b"listen 127.0.0.1:11480;\n", 0o644))
+    entry = Entry(id=1, kind="front", command="x", unit="nginx.service", started=0.0, files=(new, conf))
+    out = io.StringIO()
+    history._one(Terminal(out), entry)
+    assert "0123456789abcdef" not in out.getvalue() and "front.keys: not shown" in out.getvalue()
+    assert "+listen 127.0.0.1:11480;" in out.getvalue()
+
+
+def test_the_command_prints_the_configuration_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "last", lambda: None)
     args = ["nginx", "--requests-in-flight", "2", "--queue", "2", "--upstream", "127.0.0.1:11434", "--print"]
     done = CliRunner().invoke(front, args, standalone_mode=False)
     assert done.exception is None

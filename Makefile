@@ -74,6 +74,7 @@ bench: setup
 
 engine-grid: setup
 	ENGINE_GRID=1 nice -n 10 $(BIN)/pytest tests/engine --timeout=3600
+	nice -n 10 $(BIN)/python -m tests.engine
 
 deb: setup
 	$(BIN)/python packaging/deb/build.py

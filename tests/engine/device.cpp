@@ -1,8 +1,8 @@
 // A ggml device without hardware, for engine tests.
 //
 // It claims every operation and hands out addresses with no memory behind them, so that a real llama.cpp lays a model
-// out and plans its buffers as on GPUs of any number and size. `device_memory` sets a device's size at any time.
-// With `device_cuda` it adds what CUDA's flash attention keeps behind its result when a cache is not f16
+// out and plans its buffers as on GPUs of any number and size. `bare_memory` sets a device's size at any time.
+// With `bare_rules` it adds what CUDA's flash attention keeps behind its result when a cache is not f16
 // (ggml/src/ggml-cuda/fattn.cu) and refuses head sizes for which CUDA has no kernel.
 //
 // Built against the headers of a llama.cpp near the one under test; it links to nothing and finds ggml's functions
@@ -35,7 +35,6 @@ device                    devices[N_DEVICES];
 ggml_backend_reg          registry  = {};
 ggml_backend_buffer_type  host_type = {};
 bool                      cuda_rules = false;
-bool                      has_flash_attention = true;
 std::atomic<uintptr_t>    next_address{ uintptr_t(1) << 44 };
 
 device * of(ggml_backend_dev_t handle) { return static_cast<device *>(handle->context); }
@@ -169,7 +168,7 @@ bool device_supports(ggml_backend_dev_t, const ggml_tensor * op) {
     if (op->op != GGML_OP_FLASH_ATTN_EXT) {
         return true;
     }
-    return has_flash_attention && (!cuda_rules || cuda_has_kernel(op));
+    return !cuda_rules || cuda_has_kernel(op);
 }
 
 bool device_offloads(ggml_backend_dev_t, const ggml_tensor * op) {  // as CUDA: batches of 32 and more
@@ -233,10 +232,7 @@ extern "C" void bare_memory(int i, size_t free, size_t total) {
     devices[i].total = total;
 }
 
-extern "C" void bare_rules(bool cuda, bool flash_attention) {
-    cuda_rules          = cuda;
-    has_flash_attention = flash_attention;
-}
+extern "C" void bare_rules(bool cuda) { cuda_rules = cuda; }
 
 extern "C" ggml_backend_reg_t ggml_backend_init(void) {
     if (registry.api_version == 0) {

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -38,6 +39,7 @@ class Load(NamedTuple):
     embedding: bool = False
     kv_unified: bool = False
     swa_full: bool = False
+    cuda: bool = False  # the devices behave as CUDA
 
 
 class Held(NamedTuple):
@@ -153,10 +155,6 @@ class Engine:
             self._engine.ggml_backend_register(ctypes.c_void_p(self._bare.ggml_backend_init()))
             self.registered = True
 
-    def rules(self, *, cuda: bool = False, flash_attention: bool = True) -> None:
-        """How the devices behave: as CUDA, and whether they have flash attention at all."""
-        self._bare.bare_rules(ctypes.c_bool(cuda), ctypes.c_bool(flash_attention))
-
     def memory(self, index: int, free: int, total: int | None = None) -> None:
         """Size of a device, bytes."""
         self._bare.bare_memory(ctypes.c_int(index), ctypes.c_size_t(free), ctypes.c_size_t(total or free))
@@ -172,22 +170,24 @@ class Engine:
 
     def _prepare(self, load: Load) -> None:
         self.lines.clear()
+        self._bare.bare_rules(ctypes.c_bool(load.cuda))
         if load.devices:
             self.register()
         elif self.registered:
             raise RuntimeError("a CPU-only load after a device was registered would use the device")
 
-    def fit(self, load: Load, margin: int) -> Fitted:
-        """What the engine's fit decides when `margin` bytes shall stay free on every device."""
+    def fit(self, load: Load, margins: Sequence[int]) -> Fitted:
+        """What the engine's fit decides when so many bytes shall stay free on each device."""
         self._prepare(load)
         result = _Result()
-        self._bare.fit(ctypes.byref(_request(load)), ctypes.c_int64(margin), ctypes.byref(result))
+        free = (ctypes.c_int64 * DEVICES)(*margins)
+        self._bare.fit(ctypes.byref(_request(load)), free, ctypes.byref(result))
         split = tuple(int(x) for x in result.split[: load.devices])
         return Fitted(result.fit_status, result.n_gpu_layers, result.n_overrides, split)
 
 
 def _request(load: Load) -> _Request:
-    return _Request(load.path.encode(), *(int(value) for value in load[1:]))
+    return _Request(load.path.encode(), *(int(value) for value in load[1:-1]))  # but for the devices' own rules
 
 
 def _wheel() -> Path:

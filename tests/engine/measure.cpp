@@ -7,6 +7,7 @@
 #include "ggml-backend.h"
 #include "llama.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <stdexcept>
@@ -115,15 +116,16 @@ void measure(const measure_request * request, measure_result * result) {
     }
 }
 
-// What the engine's own fit decides, with `margin` bytes to be left free on each device.
-void fit(const measure_request * request, int64_t margin, measure_result * result) {
+// What the engine's own fit decides, with `free` bytes to be left on each device.
+void fit(const measure_request * request, const int64_t * free, measure_result * result) {
     std::vector<ggml_backend_dev_t> devices;
     llama_model_params   mparams = model_params(*request, devices);
     wide_context_params  cparams = context_params(*request);
     mparams.n_gpu_layers = llama_model_default_params().n_gpu_layers;
 
     std::vector<float>  split(llama_max_devices(), 0.0f);
-    std::vector<size_t> margins(llama_max_devices(), margin);
+    std::vector<size_t> margins(llama_max_devices(), 0);
+    std::copy(free, free + 4, margins.begin());
     std::vector<llama_model_tensor_buft_override> overrides(llama_max_tensor_buft_overrides());
     memset(overrides.data(), 0, overrides.size() * sizeof overrides[0]);
 

@@ -8,68 +8,28 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ollamactl.core.memory import compute
-from ollamactl.core.memory.fit import fit as decide
 from ollamactl.core.memory.fit import split
 from ollamactl.core.memory.ggml import TYPES
-from ollamactl.core.memory.model import Hyper, from_header
-from ollamactl.core.memory.predict import HOST, Device, Layout, Request, predict, refusal
-from ollamactl.core.parse.gguf import read_header
-from tests.engine import models
-from tests.engine.engine import Load, build_number, headers
+from ollamactl.core.memory.model import Hyper
+from ollamactl.core.memory.predict import HOST, Layout, predict, refusal
+from tests.engine import fits, models
+from tests.engine.engine import Load, headers
+from tests.engine.loads import FLASH, NUMBERS, STOPS, UNLOADABLE, hyper_of, other, request_of
 from tests.engine.worker import run
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 GRID = bool(os.environ.get("ENGINE_GRID"))
 SEED = os.environ.get("ENGINE_SEED", "")  # other random combinations than the usual ones
-MiB = 1 << 20
-NUMBERS = {kind.name: number for number, kind in TYPES.items()}
-FLASH = {"auto": -1, "off": 0, "on": 1}
-
-# What this engine cannot load, with the reason; every other model has to load.
-UNLOADABLE = {
-    "t5": "the server has no graph for an encoder and a decoder",
-    "rwkv6qwen2": "its own tensors are refused by the engine",
-    "minimax-01": "crashes with these toy widths",
-}
-
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     headers()  # fetch before the loads, so that a missing network is not taken for a refused load
     return tmp_path_factory.mktemp("models")
-
-
-@cache
-def hyper_of(path: Path) -> Hyper:
-    size = path.stat().st_size
-    with path.open("rb") as file:
-
-        def read(offset: int, length: int) -> bytes:
-            file.seek(offset)
-            return file.read(length)
-
-        return from_header(read_header(read, size))
-
-
-def engine_class() -> str:
-    return compute.NEWEST if build_number() >= 11_000 else compute.CURRENT
-
-
-def request_of(load: Load) -> Request:
-    flash = {value: key for key, value in FLASH.items()}[load.flash_attention]
-    return Request(
-        context=load.context // load.slots, slots=load.slots,
-        type_k=TYPES[load.type_k].name, type_v=TYPES[load.type_v].name,
-        flash_attention=flash, batch=load.ubatch, engine=engine_class(),
-        unified=load.kv_unified, swa_full=load.swa_full,
-    )  # fmt: skip
 
 
 def combinations(seed: str, count: int, start: int | None = None) -> Iterator[tuple[int, int, int, str, str, str]]:
@@ -115,19 +75,10 @@ def loads(folder: Path, devices: int, each: int, every: int = 1) -> list[Load]:
     return found
 
 
-def other(devices: int, free: int = 1 << 40) -> tuple[Device, ...]:
-    return tuple(Device(name=f"BARE{i}", kind="other", free=free, total=free) for i in range(devices))
-
-
 def measured(loads_: list[Load]) -> list[tuple[Load, Any]]:
     answers = [(Load(*job[1]), answer) for job, answer in run([["measure", load] for load in loads_])]
     assert len(answers) == len(loads_)
     return answers
-
-
-# Toys whose widths make the engine itself stop; named, so that no other can hide behind them. The kimi-linear ones
-# stop only with 3 or 5 slots (GGML_ASSERT(ggml_can_repeat(b, a))), which the model at its real widths takes.
-STOPS = {"afmoe-c", "bailingmoe2-b", "kimi-linear-a", "kimi-linear-c", "llama4-b"}
 
 
 def checked(answers: list[tuple[Load, Any]]) -> list[tuple[Load, Hyper, Any]]:
@@ -288,70 +239,11 @@ def test_partial_offload(folder: Path) -> None:
     assert sum(held) >= 0.95 * len(held)
 
 
-def fits(folder: Path, count: int) -> Iterator[tuple[Load, Hyper, Request, tuple[Device, ...], int]]:
-    """Random models, settings and device sizes, half of them within five percent of what is needed."""
-    rng = random.Random(f"fits{SEED}")
-    barred = {*STOPS, *(n for n in models.stored() if "bert" in n)}
-    names = [
-        name for name in sorted(models.stored())
-        if models.stored()[name][0]["general.architecture"] not in UNLOADABLE and name not in barred
-    ]  # fmt: skip
-    paths = dict(models.write_stored(folder))
-    made = 0
-    while made < count:
-        hyper = hyper_of(paths[(name := rng.choice(names))])
-        if hyper.is_embedding or hyper.keys.get("nextn_predict_layers"):
-            continue
-        devices = rng.choice([1, 1, 1, 2])
-        slots, context = rng.choice([1, 1, 2, 3, 4, 8]), rng.choice([1024, 2048, 4096, 8192, 16384, 32768])
-        batch, flash = rng.choice([256, 512, 512, 1024, 2048]), rng.choice(["auto", "auto", "off"])
-        kind = "f16" if flash == "off" else rng.choice(["f16", "f16", "f16", "q8_0", "q4_0"])
-        load = Load(
-            str(paths[name]), devices, context * slots, slots, batch, batch, FLASH[flash], NUMBERS[kind], NUMBERS[kind]
-        )
-        request = request_of(load)
-        if refusal(hyper, request) is not None:
-            continue
-        margin = rng.choice([0, 64, 256, 1024]) * MiB
-        needed = predict(hyper, request, other(1)).on(0) * (1.0 if devices == 1 else 1.08)
-        factor = 1 + rng.uniform(-0.05, 0.05) if rng.random() < 0.5 else rng.uniform(0.3, 1.6)
-        parts = [rng.choice([1, 1, 1.5, 2]) for _ in range(devices)]
-        sizes = [int(needed * factor * part / sum(parts) / MiB + 1) * MiB + margin for part in parts]
-        yield (
-            load,
-            hyper,
-            request,
-            tuple(Device(name=f"BARE{i}", kind="other", free=s, total=s) for i, s in enumerate(sizes)),
-            margin,
-        )
-        made += 1
-
-
 def test_decision_as_the_engine(folder: Path) -> None:
-    """Fits or spills, and how many layers, against the engine's own fit."""
-    cases = list(fits(folder, 2400 if GRID else 260))
-    jobs = [["fit", load, margin, [d.free for d in devices]] for load, _, _, devices, margin in cases]
-    false_fit: list[Any] = []
-    # Of graphs that are followed step by step, and of those that only a formula describes.
-    decided, false_spill, spilled, near = ({True: 0, False: 0} for _ in range(4))
-    for (load, hyper, request, devices, margin), (_, answer) in zip(cases, run(jobs), strict=True):
-        if answer == "crashed" or answer[0] == 2:
-            continue
-        built = hyper.family.built
-        decided[built] += 1
-        _, gpu_layers, overrides, _ = answer
-        left = 0 if gpu_layers < 0 else hyper.blocks + 1 - gpu_layers + overrides
-        if overrides and len(devices) == 1:  # the engine names blocks without experts too: these lose nothing
-            left = hyper.blocks + 1 - gpu_layers + sum(map(bool, hyper.weights.experts[: hyper.blocks][-overrides:]))
-        ours = decide(hyper, request, devices, target=margin)
-        if ours.verdict == "fits" and left:
-            false_fit.append((load, devices, left))
-        if ours.verdict != "fits":
-            false_spill[built] += not left
-            spilled[built] += bool(left)
-            near[built] += bool(left) and abs(left - ours.spilled) <= 1
-    assert sum(decided.values()) >= 0.9 * len(cases)
-    assert not false_fit
-    assert false_spill[True] <= 0.02 * decided[True], (false_spill, decided)
-    assert near[True] >= 0.95 * spilled[True], (near, spilled)
-    assert near[False] >= 0.7 * spilled[False], (near, spilled)
+    """Fits or spills, and how many layers, against the engine's own fit (the whole of it: python -m tests.engine)."""
+    found = list(fits.decisions(fits.cases(folder, SEED, 260)))
+    assert len(found) >= 0.9 * 260
+    score = fits.Score.of(found)
+    assert not score.false_fits
+    assert len(score.false_spills) <= 0.02 * score.decided, score.false_spills
+    assert len(score.far) <= 0.05 * score.spilled, score.far

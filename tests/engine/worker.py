@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def serve() -> None:
-    """Answer jobs until the input ends: ["measure", load] or ["fit", load, margin, [memory of each device]]."""
+    """Answer jobs until the input ends: ["measure", load] or ["fit", load, margins, [memory of each device]]."""
     from tests.engine.engine import Load, engine
 
     for line in sys.stdin:
@@ -27,10 +27,10 @@ def serve() -> None:
         if kind == "measure":
             answer = engine().measure(request)
         else:
-            margin, memory = rest
+            margins, memory = rest
             for index, size in enumerate(memory):
                 engine().memory(index, size)
-            answer = engine().fit(request, margin)
+            answer = engine().fit(request, margins)
         print(json.dumps(answer), flush=True)
 
 

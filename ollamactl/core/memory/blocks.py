@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ollamactl.core.memory import delta, encoder, gemma, hybrid, latent, recurrent, rwkv
+from ollamactl.core.memory import delta, encoder, gemma, hybrid, kda, latent, recurrent, rwkv
 from ollamactl.core.memory.attention import attention
 from ollamactl.core.memory.feed_forward import dense, experts, mixed, router
 from ollamactl.core.memory.graph import Tensor
@@ -19,6 +19,7 @@ MIXERS = {
     "mamba2": recurrent.mamba2,
     "conv": recurrent.short_convolution,
     "delta": delta.recurrent,
+    "kda": kda.recurrent,
 }
 BLOCKS = {"both": hybrid.both, "single": hybrid.single, "rwkv": rwkv.block, "encoder": encoder.block}
 
@@ -50,7 +51,7 @@ def decoded(b: Builder, inp: Tensor, layer: Layer, block: Block, last: bool) -> 
 def _attended(b: Builder, inp: Tensor, normed: Tensor, layer: Layer, block: Block) -> Tensor:
     """The first part of a block: a mixer, latent attention or attention."""
     row = b.hyper.family
-    if row.recurrent == "delta":
+    if row.recurrent in ("delta", "kda"):
         b.nodes.expand(normed)
     if layer.r and row.recurrent in MIXERS:
         return MIXERS[row.recurrent](b, normed, layer, block)

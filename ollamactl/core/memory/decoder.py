@@ -21,16 +21,24 @@ F = 4  # bytes of an f32
 
 
 def exact(hyper: Hyper, graph: Graph, tok: int, *, on_host: bool = False, part: Part | None = None) -> int | None:
-    """The compute buffer of a device (or of the host alone), to the byte; None where the builder has no rule."""
+    """The compute buffer of a device (or of the host alone), to the byte; None where the builder has no rule, or where
+    the file lacks a tensor that its family has (the engine refuses such a file)."""
     if not hyper.family.built:
         return None
-    b = Builder(hyper, graph, tok, on_host=on_host, part=part)
+    try:
+        return _laid_out(_built(Builder(hyper, graph, tok, on_host=on_host, part=part)))
+    except KeyError:
+        return None
+
+
+def _built(b: Builder) -> Builder:
+    """The builder with all nodes of its part."""
     cur = _through(b, _begun(b))
     if b.part.output:
         cur = _ended(b, cur)
     cur.output = True
     b.nodes.expand(cur)
-    return _laid_out(b)
+    return b
 
 
 def _begun(b: Builder) -> Tensor:

@@ -281,7 +281,7 @@ FAMILIES: dict[str, Family] = {
     "lfm2moe": Family(
         recurrent="conv", hybrid=True, residual_first="both", dense_lead=True, window=Window(when="positive")
     ),
-    "kimi-linear": Family(built=False, recurrent="kda", hybrid=True, latent=True, dense_lead=True),
+    "kimi-linear": Family(recurrent="kda", hybrid=True, latent=True, dense_lead=True, rope=False),
     "qwen3next": Family(
         sections=False,
         recurrent="delta",

@@ -48,7 +48,9 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
         width = heads * (key - rope + layer.value)
     kv = b.weigh(b.make(width, latent), block, "attn_kv_b.weight")
     v = b.make(heads * layer.value, b.view(kv, "v_view", 1))
-    if b.newest:  # rotated in one piece
+    if not b.hyper.family.rope:
+        q = b.view(q, "q3")
+    elif b.newest:  # rotated in one piece
         q = b.make(heads * key, b.view(q, "q3"), b.positions)
     else:
         q = b.make(heads * key, q_nope, q_pe)
@@ -58,6 +60,8 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
 
 
 def _roped(b: Builder, tensor: Tensor, width: int) -> Tensor:
+    if not b.hyper.family.rope:
+        return tensor
     return Tensor(F * width * b.tok, (tensor, b.positions), inplace=True, layout=("pe", width, b.tok))
 
 

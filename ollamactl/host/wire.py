@@ -12,10 +12,12 @@ import msgspec
 from ollamactl.errors import Exit, Failure
 
 HEAD = 64 << 10  # bytes of status line and headers at most
+CONNECT = 2.0  # seconds for one of several addresses of a name
+Place = tuple[socket.AddressFamily, tuple[Any, ...]]  # an address as sockets have it
 
 
 class Target(msgspec.Struct, frozen=True):
-    """Where requests go: the first address that its name has."""
+    """Where requests go."""
 
     url: str
     family: int
@@ -40,7 +42,7 @@ def target(url: str, key: str = "") -> Target:
         hint = "http://HOST:PORT; a key goes into a file: --key-file FILE"
         raise Failure(f"{url} is not the address of a server", hint=hint, code=Exit.USAGE, id="usage")
     try:
-        family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
+        family, address = _reached([(f[0], f[4]) for f in socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)])
     except (OSError, UnicodeError) as error:
         said = getattr(error, "strerror", None) or str(error)
         raise Failure(f"{name}: {said}", hint="is the name right?", id="absent") from None
@@ -48,6 +50,17 @@ def target(url: str, key: str = "") -> Target:
     host += "" if port == (443 if tls else 80) else f":{port}"
     shown = f"{parts.scheme}://{host}{parts.path.rstrip('/')}"
     return Target(shown, int(family), address, name, host, parts.path.rstrip("/"), tls, key)
+
+
+def _reached(found: list[Place]) -> Place:
+    """Of the addresses of a name the first that takes a connection: `localhost` is ::1 before it is 127.0.0.1, where
+    Ollama listens. Where none does, the first."""
+    for family, address in found if len(found) > 1 else ():
+        with socket.socket(family, socket.SOCK_STREAM) as made:
+            made.settimeout(CONNECT)
+            if made.connect_ex(address) == 0:
+                return family, address
+    return found[0]
 
 
 class NotHttp(Exception):

@@ -101,6 +101,19 @@ def test_what_is_no_address_is_usage(url: str) -> None:
         wire.target(url)
 
 
+@pytest.mark.touches("loopback")
+def test_of_a_name_with_two_addresses_the_one_that_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `localhost` of a host with IPv6 has, before a server on 127.0.0.1 only."""
+    with socket.socket() as silent, socket.create_server(("127.0.0.1", 0)) as server:
+        silent.bind(("127.0.0.1", 0))
+        addresses = [silent.getsockname(), server.getsockname()]
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", address) for address in addresses]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        assert wire.target("http://localhost").address == server.getsockname()
+        found.pop()
+        assert wire.target("http://localhost").address == silent.getsockname()
+
+
 # -- whole requests --
 
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -127,7 +127,7 @@ def gather(source: str | None, unit: str) -> Facts:
 def _placed(report: Report, facts: Facts, joined: Joined) -> Report:
     """Evidence with the names of a folder's files and the numbers of their lines."""
     name = re.escape((facts.log.where if facts.log else "").rstrip("/").rsplit("/", 1)[-1])
-    line = re.compile(rf"(?:{name}|pasted unit(?: \d+)?|/\S+\.(?:conf|service)):(\d+): ")
+    line = re.compile(rf"(?:{name}|pasted unit(?: \d+)?|/\S+\.(?:conf|service)):(\d+)(?:: |$)")
 
     def placed(text: str) -> str:
         found = line.match(text)

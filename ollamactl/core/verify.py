@@ -84,7 +84,7 @@ def judge(
         wrong += [mismatch] if mismatch else []
     more, said = judge_runners(facts, named, proof)
     first = (*_not_serving(facts), *_ignored_lines(facts), *_refused_values(facts))
-    said += [*_without_effect(facts), *_shadowed(facts), *_unread(facts)]
+    said += [*_without_effect(facts), *_shadowed(facts), *_unread(facts), *_not_loaded(facts)]
     found = (*first, *wrong, *more)
     if facts.service is not None and facts.service.manager == "launchd":
         found = tuple(msgspec.structs.replace(m, fix=remedies.local(m.fix, facts.service)) for m in found)
@@ -99,6 +99,14 @@ def _unread(facts: Facts) -> Iterable[Note]:
             "another start may get something else (sudo systemctl daemon-reload, then verify again)"
         )
         yield Note("need_daemon_reload", text)
+
+
+def _not_loaded(facts: Facts) -> Iterable[Note]:
+    """Where no model is loaded, why the last load came to nothing."""
+    last = facts.start.loads[-1] if facts.start and facts.start.loads else None
+    if facts.loaded == () and last is not None and last.outcome == "failed":
+        why = f": {last.error}" if last.error else ""
+        yield Note("load_failed", f"the last load failed{why} (ollamactl doctor)")
 
 
 def _not_serving(facts: Facts) -> Iterable[Mismatch]:
@@ -138,7 +146,7 @@ def _ignored_lines(facts: Facts) -> Iterable[Mismatch]:
             sections = "section" in problem.why or problem.text.lstrip().startswith("[")
             kind = "dropin_missing_section_header" if sections else "malformed_env_assignment"
             who = "launchd" if facts.service and facts.service.manager == "launchd" else "systemd"
-            text = f"{who} ignores a line of {file.path}: {problem.why}"
+            text = f"{who} does not take a line of {file.path} as it is meant: {problem.why}"
             evidence = (f"{file.path}:{problem.line}: {problem.text}",)
             yield Mismatch(kind, "", "unit", text, evidence, f"sudoedit {file.path}")
 
@@ -283,6 +291,11 @@ def _lost_at(
     if text_now is not None and (problem := setting.read(text_now, release).problem):
         kind = "boolean_counts_as_true" if setting.kind == "bool" else "invalid_value"
         return Mismatch(kind, name, "server", f"{name}={text_now}: {problem}", (), "")
+    if name == "OLLAMA_NUM_PARALLEL" and config[name].isdecimal() and int(config[name]) > settings.MAX_SLOTS:
+        text = (
+            f"{name}={config[name]}: the engine has at most {settings.MAX_SLOTS} slots, so every model fails to load"
+        )
+        return Mismatch("parallel_above_maximum", name, "runner", text, (), f"at most {settings.MAX_SLOTS}")
     chosen = govalues.trimmed(text_now or "").lower()
     if setting.choices and chosen and chosen not in setting.choices:
         text = f"{name}={text_now}: the engine has no such type, so every model fails to load"
@@ -346,4 +359,4 @@ def _unproven(facts: Facts) -> Iterable[str]:
     if facts.process is not None and facts.process.environ is None:
         yield "the environment of the process: denied (sudo shows it)"
     if facts.start is not None and facts.start.config is None:
-        yield "`server config`: this start printed no such line"
+        yield "`server config`: the log of this start holds no such line"

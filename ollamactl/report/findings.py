@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -12,6 +13,7 @@ from ollamactl.report.text import Terminal, clean, day
 LABEL = {"error": "ERROR", "warning": "WARN ", "info": "info "}
 PAINT = {"error": "error", "warning": "warning", "info": "dim"}
 LINE = 300  # characters of a line of evidence on the screen
+_DIGEST = re.compile(r"\b(sha256[-:][0-9a-f]{12})[0-9a-f]{52}\b")
 
 
 def judged(facts: Facts) -> dict[str, Any]:
@@ -111,11 +113,16 @@ def _finding(out: Terminal, finding: Finding) -> None:
     out.line(f"{out.paint(label, PAINT[finding.severity])} {out.paint(finding.check, 'bold')}")
     out.wrap(finding.summary, indent=2, hang=2)
     for line in finding.evidence:
-        out.wrap(line[:LINE], indent=4, hang=6)
+        out.wrap(_line(line), indent=4, hang=6)
     for text in finding.consequences:
-        out.wrap(f"so   {text[:LINE]}", indent=2, hang=7)
+        out.wrap(f"so   {_line(text)}", indent=2, hang=7)
     if finding.remedy:
         out.line(f"  fix  {clean(finding.remedy)}")
+
+
+def _line(text: str) -> str:
+    """A line of evidence for the screen: digests by their beginning, which tells them apart; --json has all of it."""
+    return _DIGEST.sub("\\1…", text)[:LINE]
 
 
 def summary(report: Report) -> str:

@@ -23,16 +23,22 @@ def worth_showing(row: Row) -> bool:
     return row.cells["server"] not in (ABSENT, row.default) and not row.lost
 
 
+def known(row: Row) -> bool:
+    return row.cells["server"] not in (ABSENT, "unknown")
+
+
 def table(
     out: Terminal, judgement: Judgement, container: bool = False, titles: Mapping[str, str] | None = None
 ) -> None:
     """Columns that hold nothing in any row are left out on narrow terminals. A `container` has neither drop-ins nor
     environment files; what it was made with stands in the place of the unit. `titles`: columns by another name."""
     shown = {"unit": "container"} if container else dict(titles or {})
-    rows = [r for r in judgement.rows if worth_showing(r)]
+    rows = [r for r in judgement.rows if worth_showing(r)] or [r for r in judgement.rows if known(r)]
     held = [x for x in LAYERS if any(r.cells[x] != ABSENT for r in rows)]
     layers = list(LAYERS) if out.width >= 72 and not set(held) <= {"server", "runner"} else held
     layers = [x for x in layers if not container or x not in ("drop-in", "env file")]
+    if not rows:
+        return
     cells = [["", *(shown.get(x, x) for x in layers)]]
     for row in rows:
         cells.append([row.name, *(_cell(row, layer) for layer in layers)])

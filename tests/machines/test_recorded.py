@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from ollamactl.core.checks import CHECKS, Report, run
-from ollamactl.core.facts import Facts
+from ollamactl.core.facts import Facts, Told, ToldVariable
 from ollamactl.core.feeds import FEEDS, Collector
+from ollamactl.core.verify import judge
 from tests.machines.replayed import SCENARIOS, Recorded
 
 ALL = tuple(f for f in FEEDS if f in Facts.__struct_fields__)
@@ -31,7 +32,7 @@ LOUD = {
     "09-port-in-use": ["port_in_use"],
     "10a-typo-name": ["unknown_ollama_variable"],
     "10b-no-section-header": ["dropin_missing_section_header"],
-    "10c-spaces-percent-quotes": ["malformed_env_assignment"] * 3,  # three lines are wrong
+    "10c-spaces-percent-quotes": ["malformed_env_assignment"] * 2,  # quotes in a value of Ollama's own do no harm
     "10e-two-dropins-and-bak": ["dropin_overridden_by_later_dropin"],
     "10f-reset-by-empty-environment": ["dropin_drops_earlier_environment"],
     "10h-broken-section": ["dropin_missing_section_header"],
@@ -101,3 +102,26 @@ def test_missing_facts_skip_with_their_reason_and_never_count_as_well() -> None:
     found = run(lean)
     assert found.ran == len(CHECKS) == found.well + len(found.skipped) + len({f.check for f in found.findings})
     assert len(found.skipped) > len(whole.skipped) and all(s.reason for s in found.skipped)
+
+
+def test_what_several_places_show_is_one_finding() -> None:
+    facts, _ = report("07c-parallel-0")
+    assert facts.process is not None and facts.process.environ is not None
+    one = ToldVariable(name="OLLAMA_NUM_PARALLEL", value="0", scope="env", where="proc_environ.txt", line=9)
+    two = msgspec.structs.replace(one, where="env.json", line=2, text='"OLLAMA_NUM_PARALLEL": "0"')
+    told = Told(variables=(one, two))
+    found = run(msgspec.structs.replace(facts, told=told)).findings
+    (same,) = (f for f in found if f.check == "invalid_value")
+    assert len(same.evidence) == 3
+
+
+def test_verify_says_why_no_model_is_loaded() -> None:
+    facts, _ = report("07m-parallel300-over-256-seqs")
+    judged = judge(facts, {})
+    assert [m.id for m in judged.mismatches] == ["parallel_above_maximum"]
+    assert any(n.id == "load_failed" and "n_seq_max" in n.text for n in judged.notes)
+    facts, _ = report("07p-parallel256-ctx131072")
+    judged = judge(facts, {})
+    assert not judged.mismatches and any("insufficient memory" in n.text for n in judged.notes)
+    facts, _ = report("01-defaults")
+    assert not judge(facts, {}).notes

@@ -36,7 +36,7 @@ def recorded_files(scenario: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("scenario", sorted(p.parent.name for p in RECORDED.glob("*/dropin.txt")))
 def test_recorded_dropins_have_the_problems_that_systemd_told(scenario: str) -> None:
-    silent = ("not read:", "OLLAMA_MAX_QUEUE's value holds the quotes", "%b in OLLAMA_ORIGINS expands")
+    silent = ("not read:", "%b in OLLAMA_ORIGINS expands")
     found = set()
     for path, text in recorded_files(scenario).items():
         for line, why in problems(text):
@@ -47,7 +47,7 @@ def test_recorded_dropins_have_the_problems_that_systemd_told(scenario: str) -> 
 
 def test_values_that_are_read_otherwise_than_meant_are_told_in_10c() -> None:
     (text,) = recorded_files("10c-spaces-percent-quotes").values()
-    assert [line for line, _ in problems(text)] == [2, 4, 6]
+    assert [line for line, _ in problems(text)] == [2, 4]  # of line 6 Ollama strips the quotes: it ran with 9
 
 
 def test_sections_comments_and_blanks() -> None:

@@ -138,10 +138,11 @@ def dropin_overridden_by_later_dropin(
         if lost and (name.startswith(("OLLAMA_", "LLAMA_")) or name in settings.REGISTRY):
             value, origin = lost[-1]
             ours = v.origin.file.rsplit("/", 1)[-1] == DROPIN_NAME  # written to win
+            line, does = (f"{name}={v.value}", f"sets {v.value}") if v.value is not None else (f"no {name}", "drops it")
             yield Finding(
                 "info" if ours else "warning",
-                f"{name}={value} of {origin.file} is overridden: {v.origin.file} is read later and sets {v.value}",
-                (f"{origin.file}:{origin.line}: {name}={value}", f"{v.origin.file}:{v.origin.line}: {name}={v.value}"),
+                f"{name}={value} of {origin.file} is overridden: {v.origin.file} is read later and {does}",
+                (f"{origin.file}:{origin.line}: {name}={value}", f"{v.origin.file}:{v.origin.line}: {line}"),
                 f"sudoedit {origin.file} {v.origin.file} && {AGAIN}    # keep one of the two lines",
             )
 

@@ -143,7 +143,7 @@ def run(facts: Facts, *, only: Iterable[str] = (), ignore: dict[str, str] | None
             continue
         found += mine
         well += not mine
-    kept, ignored = _without(found, ignore or {})
+    kept, ignored = _without(_merged(found), ignore or {})
     return Report(tuple(_arranged(kept)), tuple(skipped), tuple(crashed), tuple(ignored), len(chosen), well)
 
 
@@ -170,6 +170,19 @@ def _named(one: Check, finding: Finding, facts: Facts) -> Finding:
     return msgspec.structs.replace(
         finding, check=one.id, title=one.title, evidence=evidence, weight=weight, remedy=remedy
     )
+
+
+def _merged(found: list[Finding]) -> list[Finding]:
+    """One finding where several places (a file, the process, a shell) show the same, with the evidence of all."""
+    merged: dict[tuple[str, str, str], Finding] = {}
+    for one in found:
+        key = (one.check, one.severity, one.summary)
+        before = merged.get(key)
+        if before is not None:
+            evidence = tuple(dict.fromkeys((*before.evidence, *one.evidence)))[:EVIDENCE]
+            one = msgspec.structs.replace(before, evidence=evidence)
+        merged[key] = one
+    return list(merged.values())
 
 
 def _without(found: list[Finding], ignore: dict[str, str]) -> tuple[list[Finding], list[Ignored]]:

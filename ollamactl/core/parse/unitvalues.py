@@ -144,7 +144,8 @@ def _misread(word: str, raw: str) -> list[str]:
     name, _, value = word.partition("=")
     if name == "Environment" and "=" in value:
         return [f"this sets a variable called Environment, to {value!r}"]
-    if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" and "\\" + value[0] not in raw:
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'" and "\\" + value[0] not in raw
+    if quoted and not name.startswith("OLLAMA_"):  # Ollama strips them from its own
         return [f"{name}'s value holds the quotes: {value}"]
     if value[:1] in _TYPOGRAPHIC and value:
         return [f"typographic quotes are part of {name}'s value; systemd knows only \" and '"]

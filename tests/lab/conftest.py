@@ -11,7 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from . import ollama
 from .machine import Machine, missing
+from .trust.host import clean
 
 _left_out = pytest.StashKey[str]()
 
@@ -21,6 +23,21 @@ def machine() -> Iterator[Machine]:
     """One lab machine for the whole run; a test that changes it puts it back, or boots its own."""
     with Machine() as booted:
         yield booted
+
+
+@pytest.fixture(scope="session")
+def serving() -> Iterator[Machine]:
+    """One lab machine for the whole run with Ollama's stand-in as its service."""
+    with Machine() as booted:
+        ollama.setup(booted)
+        yield booted
+
+
+@pytest.fixture
+def lab(serving: Machine) -> Machine:
+    """That machine as it was installed, and serving: nothing set, nothing open, no history."""
+    clean(serving)
+    return serving
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

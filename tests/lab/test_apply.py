@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,55 +12,9 @@ from ollamactl.core import settings
 from tests.lab import ollama
 from tests.lab.machine import Machine
 from tests.lab.ollama import CHAT, FORCED, api, ctl, ctl_json
+from tests.lab.service import DROPINS, OURS, dropin, environ, environ_without_ids, etc, ids, invocation, server_config
 
 pytestmark = pytest.mark.lab
-
-DROPINS = "/etc/systemd/system/ollama.service.d"
-OURS = f"{DROPINS}/zz-ollamactl.conf"
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Machine]:
-    with Machine() as machine:
-        ollama.setup(machine)
-        yield machine
-
-
-@pytest.fixture
-def lab(host: Machine) -> Iterator[Machine]:
-    """The host with nothing set: whatever the test before left is taken away."""
-    host.run(["bash", "-c", f"rm -rf {DROPINS} /etc/ollamactl /etc/default/ollama /var/lib/ollamactl"])
-    host.run(["systemctl", "daemon-reload"])
-    host.run(["systemctl", "reset-failed", "ollama"], check=False)
-    host.run(["systemctl", "restart", "ollama"])
-    ollama.wait_answer(host)
-    yield host
-
-
-def dropin(machine: Machine, name: str, *lines: str) -> None:
-    machine.write(f"{DROPINS}/{name}", "[Service]\n" + "".join(f"{line}\n" for line in lines))
-    machine.run(["systemctl", "daemon-reload"])
-
-
-def environ(machine: Machine) -> dict[str, str]:
-    pid = machine.run(["systemctl", "show", "-P", "MainPID", "ollama"]).stdout.strip()
-    raw = machine.run(["cat", f"/proc/{pid}/environ"]).stdout
-    return dict(item.split("=", 1) for item in raw.split("\0") if "=" in item)
-
-
-def server_config(machine: Machine) -> str:
-    invocation = machine.run(["systemctl", "show", "-P", "InvocationID", "ollama"]).stdout.strip()
-    found = machine.run(["journalctl", "-o", "cat", f"_SYSTEMD_INVOCATION_ID={invocation}", "--grep", "server config"])
-    return found.stdout.splitlines()[0]
-
-
-def invocation(machine: Machine) -> str:
-    return machine.run(["systemctl", "show", "-P", "InvocationID", "ollama"]).stdout.strip()
-
-
-def etc(machine: Machine) -> str:
-    return machine.run(["bash", "-c", "find /etc -type f | sort | xargs sha256sum"]).stdout
-
 
 KNOWN = [s for s in settings.SETTINGS if s.example and settings.known_in(s, "0.33.0")]
 
@@ -165,15 +118,6 @@ def failed(machine: Machine, *args: str, code: int = 3) -> dict[str, Any]:
 
 def etc_of_systemd(machine: Machine) -> str:
     return machine.run(["bash", "-c", "find /etc -type f | sort | xargs sha256sum; find /etc -type d | sort"]).stdout
-
-
-def environ_without_ids(machine: Machine) -> dict[str, str]:
-    gone = ("INVOCATION_ID", "JOURNAL_STREAM", "SYSTEMD_EXEC_PID")
-    return {k: v for k, v in environ(machine).items() if k not in gone}
-
-
-def ids(done: dict[str, Any]) -> list[str]:
-    return [m["id"] for m in done["data"]["mismatches"]]
 
 
 def test_a_cache_type_that_fails_at_load_is_undone(lab: Machine) -> None:

@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.lab import ollama
 from tests.lab.machine import Machine
 from tests.lab.ollama import ctl, ctl_json
-from tests.lab.test_apply import DROPINS, OURS, environ, etc, invocation
-from tests.lab.trust.host import exists
+from tests.lab.service import DROPINS, OURS, environ, etc, invocation
+from tests.lab.trust.host import UNIT as MAIN
+from tests.lab.trust.host import clean, exists
 
 pytestmark = pytest.mark.lab
-MAIN = "/etc/systemd/system/ollama.service"
 OVERRIDE = f"{DROPINS}/override.conf"
 
 
-@pytest.fixture(scope="module")
-def host() -> Iterator[tuple[Machine, str]]:
-    """A machine, and the unit's text as it was installed."""
-    with Machine() as machine:
-        ollama.setup(machine)
-        yield machine, machine.read(MAIN)
-
-
 @pytest.fixture
-def main(host: tuple[Machine, str]) -> str:
-    return host[1]
-
-
-@pytest.fixture
-def lab(host: tuple[Machine, str]) -> Machine:
+def lab(serving: Machine) -> Machine:
     """The unit as an admin may have edited it, running."""
-    machine, text = host
-    machine.run(["bash", "-c", f"rm -rf {DROPINS} /etc/ollamactl /var/lib/ollamactl"])
-    machine.write(MAIN, text.replace("[Service]\n", '[Service]\nEnvironment="OLLAMA_KEEP_ALIVE=7m"\n', 1), 0o640)
+    clean(serving, edited)
+    return serving
+
+
+def edited(machine: Machine) -> None:
+    text = machine.read(MAIN).replace("[Service]\n", '[Service]\nEnvironment="OLLAMA_KEEP_ALIVE=7m"\n', 1)
+    machine.write(MAIN, text, 0o640)
+    machine.run(["chown", ":adm", MAIN])
     own = '[Service]\n# site\nEnvironment="OLLAMA_NUM_PARALLEL=2" "SITE=a b"\nEnvironment=OLLAMA_NUM_PARALEL=3\n'
     machine.write(OVERRIDE, own)
-    machine.run(["bash", "-c", f"chown :adm {MAIN}; systemctl daemon-reload; systemctl restart ollama"])
-    ollama.wait_answer(machine)
-    return machine
 
 
-def test_lines_move_and_come_back(lab: Machine, main: str) -> None:
+def test_lines_move_and_come_back(lab: Machine) -> None:
     before, process, was = etc(lab), environ(lab), invocation(lab)
     owner = lab.run(["stat", "-c", "%a %U:%G", MAIN]).stdout
     done = ctl_json(lab, "apply", "--adopt")
     assert (done["exit_code"], done["status"]) == (0, "applied"), done
     assert any("OLLAMA_NUM_PARALEL stays" in x["text"] for x in done["data"]["lints"])
-    assert lab.read(MAIN) == main
+    assert lab.read(MAIN) == lab.read("/root/installed/ollama.service")
     assert lab.read(OVERRIDE) == '[Service]\n# site\nEnvironment="SITE=a b"\nEnvironment=OLLAMA_NUM_PARALEL=3\n'
     assert lab.run(["stat", "-c", "%a %U:%G", MAIN]).stdout == owner
     assert 'Environment="OLLAMA_KEEP_ALIVE=7m"' in lab.read(OURS)

@@ -6,14 +6,13 @@ import json
 import shlex
 import threading
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from tests.lab import ollama
 from tests.lab.machine import Machine
 from tests.lab.ollama import CHAT, FORCED, ctl, ctl_json
-from tests.lab.test_apply import DROPINS, OURS, dropin, environ, invocation
+from tests.lab.service import DROPINS, OURS, dropin, environ, ids, invocation
 from tests.lab.trust.host import (
     FOREIGN,
     GATE,
@@ -22,29 +21,14 @@ from tests.lab.trust.host import (
     UNIT,
     Before,
     between_write_and_reload,
-    clean,
     ended,
     exists,
-    ids,
     loading,
     until,
     while_loading,
 )
 
 pytestmark = pytest.mark.lab
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Machine]:
-    with Machine() as machine:
-        ollama.setup(machine)
-        yield machine
-
-
-@pytest.fixture
-def lab(host: Machine) -> Machine:
-    clean(host)
-    return host
 
 
 def sh(machine: Machine, script: str, check: bool = True) -> str:

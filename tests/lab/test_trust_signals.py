@@ -7,31 +7,17 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from tests.lab import ollama
 from tests.lab.machine import Machine
 from tests.lab.ollama import CHAT, ctl, ctl_json
-from tests.lab.test_apply import OURS, environ, etc
-from tests.lab.trust.host import SLOW, Before, clean, ended, exists, loading, loads, started, until
+from tests.lab.service import OURS, environ, etc
+from tests.lab.trust.host import SLOW, Before, ended, exists, loading, loads, started, until
 
 pytestmark = pytest.mark.lab
 BOOT = "/etc/systemd/system/ollamactl-recover.service"
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Machine]:
-    with Machine() as machine:
-        ollama.setup(machine)
-        yield machine
-
-
-@pytest.fixture
-def lab(host: Machine) -> Machine:
-    clean(host)
-    return host
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import json
 import shlex
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import pytest
@@ -21,7 +20,7 @@ from ollamactl.platforms import linux
 from tests.lab import ollama
 from tests.lab.machine import Machine
 from tests.lab.ollama import ctl_json
-from tests.lab.test_apply import environ
+from tests.lab.service import environ
 from tests.lab.trust.host import FOREIGN, clean
 
 pytestmark = pytest.mark.lab
@@ -46,13 +45,15 @@ TEXT = st.one_of(
 )
 
 
-@pytest.fixture(scope="module")
-def host() -> Iterator[Machine]:
-    with Machine() as machine:
-        ollama.setup(machine)
-        text = "[Service]\nType=oneshot\nExecStart=/bin/cp /proc/self/environ /run/values.out\n"
-        machine.write(f"/etc/systemd/system/{UNIT}", text)
-        yield machine
+@pytest.fixture
+def host(serving: Machine) -> Machine:
+    clean(serving, with_a_unit_that_shows)
+    return serving
+
+
+def with_a_unit_that_shows(machine: Machine) -> None:
+    text = "[Service]\nType=oneshot\nExecStart=/bin/cp /proc/self/environ /run/values.out\n"
+    machine.write(f"/etc/systemd/system/{UNIT}", text)
 
 
 def accepted(value: str) -> bool:
@@ -101,7 +102,6 @@ def test_what_is_accepted_arrives_byte_for_byte_and_adds_nothing(host: Machine, 
     "value", ["a\nEnvironment=X=1", "a\rX=1", "a\0b", "\ufffe", b"\xff".decode("utf-8", "surrogateescape")]
 )
 def test_what_can_not_arrive_is_refused_before_anything_is_touched(host: Machine, value: str) -> None:
-    clean(host)
     host.run(["bash", "-c", "base64 -d >/root/value"], input=base64.b64encode(encode(value)).decode())
     before = host.run(["bash", "-c", "find /etc -type f | sort | xargs sha256sum"]).stdout
     done = ctl_json(host, "apply", "--set", "OLLAMA_ORIGINS=@/root/value")
@@ -110,7 +110,6 @@ def test_what_can_not_arrive_is_refused_before_anything_is_touched(host: Machine
 
 
 def test_a_hostile_value_goes_all_the_way(host: Machine) -> None:
-    clean(host)
     value = "%n $HOME \"q\" 'q' \\x41 `id` # ; é \U0001f999"
     host.run(["tee", "/root/secret"], input="s3cret %h \\ " + value)
     done = ctl_json(
@@ -137,7 +136,6 @@ FORGED = 'time=2026-01-01T00:00:00Z level=INFO source=routes.go:1 msg="server co
 
 def test_forged_lines_are_not_believed(host: Machine) -> None:
     """Of other units that call themselves ollama, of ExecStartPre=, and of what a client makes the server log."""
-    clean(host)
     pre = f"[Service]\nExecStartPre=/bin/echo {shlex.quote(FORGED)}\nEnvironment=OLLAMA_DEBUG=2\n"
     host.write("/etc/systemd/system/ollama.service.d/10-pre.conf", pre)
     host.run(["systemctl", "daemon-reload"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,25 +10,12 @@ import pytest
 from tests.lab import ollama
 from tests.lab.machine import Machine
 from tests.lab.ollama import CHAT, EMBED, FORCED, ctl, ctl_json
-from tests.lab.test_apply import DROPINS, environ, etc, invocation
-from tests.lab.trust.host import Before, clean, ended, started, until
+from tests.lab.service import DROPINS, environ, etc, invocation
+from tests.lab.trust.host import Before, ended, started, until
 
 pytestmark = pytest.mark.lab
 QUICK = ("--output-tokens", "4", "--rounds", "1")
 LONG = ("tune", CHAT, "--max", "2", "--output-tokens", "200", "--rounds", "100")
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[Machine]:
-    with Machine() as machine:
-        ollama.setup(machine)
-        yield machine
-
-
-@pytest.fixture
-def lab(host: Machine) -> Machine:
-    clean(host)
-    return host
 
 
 def put_back(machine: Machine, before: Before) -> None:

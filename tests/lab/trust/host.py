@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.lab import ollama
 from tests.lab.machine import Machine, Process
-from tests.lab.test_apply import DROPINS, OURS, environ_without_ids, etc
+from tests.lab.service import DROPINS, OURS, environ_without_ids, etc
 
 UNIT = "/etc/systemd/system/ollama.service"
 PACKAGED = "/usr/lib/systemd/system/ollama.service"
@@ -19,18 +19,20 @@ FOREIGN = ("--override", "foreign_variable")  # for the stand-in's switches, whi
 SLOW = ("--set", f"STANDIN_LOAD_GATE={GATE}", *FOREIGN, "--model", ollama.CHAT)
 
 
-def clean(machine: Machine) -> None:
-    """Nothing set, nothing open, the unit as it was installed, serving: whatever the test before has left."""
+def clean(machine: Machine, edit: Callable[[Machine], object] = lambda machine: None) -> None:
+    """Nothing set, nothing open, all units as they were installed, serving: whatever the test before has left. With
+    `edit` done to its files before it is started."""
     script = f"""
 for at in {DROPINS} /var/lib/ollamactl /etc/systemd; do umount $at 2>/dev/null; done
-[ -e /root/installed ] || cp -p {UNIT} /root/installed
 [ -S /run/systemd/private ] || mv /run/systemd/private.away /run/systemd/private
-rm -rf {DROPINS} /etc/ollamactl /etc/default/ollama /var/lib/ollamactl {UNIT} {PACKAGED}
-rm -f /etc/systemd/system/ollamactl-recover.service {GATE}
-cp -p /root/installed {UNIT}
-systemctl daemon-reload; systemctl enable -q ollama; systemctl reset-failed ollama; systemctl restart ollama
+systemctl stop 'ollama*' 2>/dev/null
+[ -e /root/installed ] || cp -a /etc/systemd/system /root/installed
+rm -rf /etc/systemd/system /etc/ollamactl /etc/default/ollama /var/lib/ollamactl {PACKAGED} {GATE}
+cp -a /root/installed /etc/systemd/system
 """
     machine.run(["bash", "-c", script])
+    edit(machine)
+    machine.run(["bash", "-c", "systemctl daemon-reload; systemctl reset-failed; systemctl start ollama"])
     ollama.wait_answer(machine)
 
 
@@ -108,7 +110,3 @@ def loads(machine: Machine) -> bool:
         "for p in $(pgrep -x llama-server); do tr '\\0' '\\n' </proc/$p/environ; done | grep -q ^STANDIN_LOAD_GATE="
     )
     return machine.run(["bash", "-c", script], check=False).returncode == 0
-
-
-def ids(done: dict[str, Any]) -> list[str]:
-    return [m["id"] for m in done["data"]["mismatches"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,16 +21,20 @@ RECORDED = Path(__file__).resolve().parents[1] / "recorded"
 
 @pytest.fixture(scope="session")
 def program(wheel: Path, out: Path) -> Path:
-    """`ollamactl` as it was installed from the wheel, with its dependencies and nothing else."""
-    venv = out / "home" / ".local" / "share" / "pipx" / "venvs" / "ollamactl"
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip = [venv / "bin/python", "-m", "pip", "install", "-q", "--disable-pip-version-check", wheel]
-    subprocess.run(pip, check=True, capture_output=True)
-    (venv / "pipx_metadata.json").write_text("{}")
-    found = out / "home" / ".local" / "bin" / "ollamactl"
-    found.parent.mkdir(parents=True)
-    found.symlink_to(venv / "bin/ollamactl")
-    return found
+    """`ollamactl` as pipx installs it from the wheel, with its dependencies and nothing else."""
+    pipx(out, "install", str(wheel))
+    return out / "home/.local/bin/ollamactl"
+
+
+def pipx(out: Path, *words: str) -> None:
+    """The real pipx, for a user whose home is in `out`."""
+    local = out / "home/.local"
+    env = {
+        **os.environ, "PIPX_HOME": str(local / "share/pipx"), "PIPX_BIN_DIR": str(local / "bin"),
+        "PIPX_MAN_DIR": str(local / "share/man"), "PIPX_DEFAULT_PYTHON": sys.executable,
+    }  # fmt: skip
+    done = subprocess.run([sys.executable, "-m", "pipx", *words], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +97,18 @@ def test_all_but_changing_systemd_works_and_that_says_what_to_install(program: P
     assert refused.returncode == 6
     assert "libsystemd-dev" in refused.stderr and "pipx inject ollamactl pystemd" in " ".join(refused.stderr.split())
     assert host.run(["find", "/etc/systemd/system", "/etc/ollamactl"], check=False).stdout == before
+
+
+@pytest.mark.lab
+def test_what_it_says_to_install_makes_it_change_systemd(program: Path, host: Machine, out: Path) -> None:
+    refused = host.run([program, "apply", "--parallel", "2"], check=False)
+    line = re.search(r"pipx (inject ollamactl pystemd)", " ".join(refused.stderr.split()))
+    assert line, refused.stderr
+    pipx(out, *line[1].split())
+    host.refresh()
+    done = host.run([program, "apply", "--parallel", "2", "--json"], check=False)
+    assert json.loads(done.stdout)["status"] == "applied", done.stdout
+    assert host.run([program, "rollback"], check=False).returncode == 0
 
 
 @pytest.mark.lab

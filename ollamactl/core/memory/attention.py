@@ -39,7 +39,10 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
         v = b.same(v)
     if row.scaled_q:
         q = b.same(q)
-    return attend(b, Projected(q, k, v, made.fused, made.gate), layer, block)
+    made = Projected(q, k, v, made.fused, made.gate)
+    if b.blockwise is not None and b.number >= b.blockwise.lead:
+        return b.blockwise.attend(b, cur, made, layer, block)
+    return attend(b, made, layer, block)
 
 
 def _turns(b: Builder, layer: Layer) -> bool:
@@ -113,18 +116,19 @@ def attend(b: Builder, made: Projected, layer: Layer, block: Block) -> Tensor:
     if b.hyper.family.attends_batch:
         return uncached.attend(b, made.q, made.k, made.v, layer, block)
     turn_k, turn_v = b.turn[layer.swa if len(b.turn) > 1 else False]
-    q, k, v = _turned(b, made.q, turn_k), _turned(b, made.k, turn_k), _turned(b, made.v, turn_v)
+    q, k, v = turned(b, made.q, turn_k), turned(b, made.k, turn_k), turned(b, made.v, turn_v)
     b.nodes.expand(q)
     if layer.k:  # blocks without a cache of their own read that of an earlier one
         _write(b, k, v, layer, made.fused)
     cur = _read(b, b.view(b.view(q, "q4"), "q4p"), layer, block)
     b.nodes.expand(cur)
-    cur = _gated(b, _turned(b, cur, turn_v), made.gate, layer)
+    cur = _gated(b, turned(b, cur, turn_v), made.gate, layer)
     cur = b.norm(cur, block, "attn_sub_norm.weight")
     return b.matrix(b.hyper.embedding, cur, block, "attn_output")
 
 
-def _turned(b: Builder, tensor: Tensor, matrix: Tensor | None) -> Tensor:
+def turned(b: Builder, tensor: Tensor, matrix: Tensor | None) -> Tensor:
+    """Queries, keys, values or what comes of them, turned as what is quantized in the cache is."""
     if matrix is None:
         return tensor
     if tensor.root is not None and isinstance(tensor.layout, tuple) and tensor.layout[0] in ("q", "k", "v"):

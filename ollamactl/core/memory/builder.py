@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ollamactl.core.memory import gemma
+from ollamactl.core.memory import blockwise, gemma
 from ollamactl.core.memory.ggml import quantized
 from ollamactl.core.memory.graph import OFFLOADED, Tensor
 from ollamactl.core.memory.graph import Graph as Nodes
@@ -57,6 +57,7 @@ class Builder:
         self.turn: dict[bool, tuple[Tensor | None, Tensor | None]] = {}
         self._take_caches()
         self.indexer = Indexer(self) if hyper.family.indexer == "keys" else None
+        self.blockwise = blockwise.Blockwise(self) if blockwise.applies(hyper, graph) else None
         self.outputs = self.new_input(4 * self.out)
         self.states = self.new_input(4 * graph.slots)
         self.state_numbers: dict[str, Tensor] = {}

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ollamactl.core.memory import altup, cached, encoder, gemma
 from ollamactl.core.memory.blocks import decoded
 from ollamactl.core.memory.builder import Builder, Part
-from ollamactl.core.memory.graph import ALIGNMENT, HOST_ALIGNMENT, Tensor, in_parts, peak
+from ollamactl.core.memory.graph import ALIGNMENT, HOST_ALIGNMENT, Tensor, in_parts, peak, with_inputs
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.compute import Graph
@@ -127,14 +127,10 @@ def _laid_out(b: Builder) -> int:
     known -= {id(t) for t in ready}
     if b.part.hosted or b.part.hosted_experts:
         return peak(in_parts(nodes, b.inputs))
-    first = list({id(s): s for node in nodes for s in node.sources if id(s) in known}.values())  # as asked for
     if b.on_host:
-        first.insert(1, b.place)
-    if b.part.copies > 1:
-        first = [twin for t in first for twin in (t, *(Tensor(t.size) for _ in range(b.part.copies - 1)))]
-        for tensor in first:
-            tensor.output = True  # the others of a pipeline still read it
-    return peak(ready + first + nodes, HOST_ALIGNMENT if b.on_host else ALIGNMENT)
+        first = list({id(s): s for node in nodes for s in node.sources if id(s) in known}.values())  # as asked for
+        return peak([*ready, first[0], b.place, *first[1:], *nodes], HOST_ALIGNMENT)
+    return peak(ready + with_inputs(nodes, known, b.part.copies), ALIGNMENT)
 
 
 def _sample(hyper: Hyper, part: Part) -> list[int]:

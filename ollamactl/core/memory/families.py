@@ -262,7 +262,7 @@ FAMILIES: dict[str, Family] = {
     "minicpm3": Family(latent=True),
     "glm-dsa": Family(latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
     "deepseek32": Family(latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
-    "minimax-m3": Family(built=False, indexer="keys-values", dense_lead=True),
+    "minimax-m3": Family(indexer="keys-values", dense_lead=True),
     # -- recurrent and hybrid --
     "mamba": Family(recurrent="mamba", cache="none"),
     "mamba2": Family(recurrent="mamba2", cache="none"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 ALIGNMENT = 128  # of a device's buffers (CUDA)
 HOST_ALIGNMENT = 32  # of the CPU's
+MOST_INPUTS = 30  # of a part of a graph (GGML_SCHED_MAX_SPLIT_INPUTS)
 OFFLOADED = 32  # rows from which on a device borrows a matrix of the host
 
 
@@ -72,6 +73,32 @@ class Graph:
             if not node.outside or node.sources:
                 self.nodes.append(node)
         return tensor
+
+
+def with_inputs(nodes: list[Tensor], inputs: set[int], copies: int) -> list[Tensor]:
+    """Nodes with copies of inputs before them. `inputs`: their ids; `copies`: of each, more than one of a pipeline.
+
+    A part of a graph takes only so many inputs; what is first needed after these comes with the next part.
+    """
+    out: list[Tensor] = []
+    waiting, start, taken, room = set(inputs), 0, 0, MOST_INPUTS
+    for node in nodes:
+        fresh = [s for s in node.sources if id(s) in waiting]
+        if fresh and taken >= room:
+            start, taken, room = len(out), 0, MOST_INPUTS
+        for tensor in fresh:
+            if id(tensor) not in waiting:
+                continue
+            waiting.discard(id(tensor))
+            twins = [tensor, *(Tensor(tensor.size) for _ in range(copies - 1))]
+            for twin in twins:
+                twin.output = copies > 1  # the others of a pipeline still read it
+            at = start + taken * copies
+            out[at:at] = twins
+            taken += 1
+            room = room if taken <= room else 2 * room  # one node is never divided
+        out.append(node)
+    return out
 
 
 def in_parts(nodes: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:

@@ -1,7 +1,7 @@
 """One change of a host: journal the undo, change, verify layer by layer, commit; or put everything back.
 
 The caller holds the lock and has made the plan inside it. Everything that can go wrong after the undo is on disk
-ends in `undo.back`, so a host is all new and proven, or all old.
+ends in `undo.transact`, so a host is all new and proven, or all old.
 """
 
 from __future__ import annotations
@@ -23,17 +23,8 @@ from ollamactl.core.plan import Plan, full_name, lost, lost_lint
 from ollamactl.core.source import command
 from ollamactl.core.verify import Judgement, judge
 from ollamactl.errors import Exit, Failure
-from ollamactl.host import files, journal, serving, undo
-from ollamactl.host.context import (
-    Context,
-    Interrupted,
-    Lost,
-    Report,
-    Result,
-    deafen,
-    signals_raise,
-    signals_wait,
-)
+from ollamactl.host import entryfiles, files, serving, undo
+from ollamactl.host.context import Context, Interrupted, Lost, Report, Result, signals_raise, signals_wait
 from ollamactl.host.files import Image
 from ollamactl.host.journal import Entry, FileUndo, Kind, ServiceBefore
 from ollamactl.host.proving import PROOF, proof
@@ -58,38 +49,13 @@ def change(
 ) -> Result:
     """Carries out a plan that is not empty. `models` are names to load as a proof beside those that were loaded.
     `images` gives what files are to be, where that is more than the plan's text (a link, an owner)."""
-    began = time.monotonic()
-    assert before.service is not None
     entry = entry_for(ctx, plan, before, kind, images or {})
-    try:
-        result = _change(ctx, plan, before, entry, models)
-    except Interrupted as error:  # heard in the instant between two handlers; no other signal is heard after it
-        deafen()
-        if ctx.store.open_entry() is None:
-            raise
-        wrong = undo.mismatches(error)
-        ctx.report.step(wrong[0].text, ok=False)
-        result = undo.back(ctx, entry, wrong, wrong[0].text)
-    return msgspec.structs.replace(result, seconds=time.monotonic() - began)
 
-
-def _change(ctx: Context, plan: Plan, before: Facts, entry: Entry, models: tuple[str, ...]) -> Result:
-    try:
-        ctx.store.begin(entry)
-        ctx.manager.arm(plan.unit)
+    def carried_out() -> Result:
         found, facts, loaded = forward(ctx, plan, before, entry, models)
-        deafen()
-        undo.close(ctx, msgspec.structs.replace(entry, outcome="applied", summary=_summary(plan)))
         return Result(status="applied", entry=entry.id, judgement=found, after=facts, loaded=loaded)
-    except BaseException as error:
-        deafen()
-        wrong = undo.mismatches(error)
-        for mismatch in wrong:
-            ctx.report.step(mismatch.text, ok=False, detail=mismatch.evidence)
-        result = undo.back(ctx, entry, wrong, wrong[0].text if wrong else str(error))
-        if not isinstance(error, (Exception, Interrupted)):
-            raise
-        return result
+
+    return undo.transact(ctx, entry, carried_out, _summary(plan))
 
 
 def prove(ctx: Context, plan: Plan, before: Facts, models: tuple[str, ...]) -> Result:
@@ -130,7 +96,7 @@ def entry_for(ctx: Context, plan: Plan, before: Facts, kind: Kind, images: Mappi
                 id="changed_meanwhile",
             )  # fmt: skip
         after = images.get(wanted.path) or _after(wanted, was)
-        folders = tuple(f for f in journal.folders_to_make(wanted.path) if f not in made)
+        folders = tuple(f for f in entryfiles.folders_to_make(wanted.path) if f not in made)
         made.update(folders)
         undos.append(FileUndo(wanted.path, was, after, folders, _emptied(wanted.path, after)))
     config = (before.start.config if before.start else None) or {}
@@ -188,7 +154,7 @@ def forward(
     will: Facts | None = None
     if plan.reload:
         cursor = _cursor(ctx, before)
-        journal.do_files(entry)
+        entryfiles.do_files(entry)
         done = ctx.manager.reload()
         what = ", ".join(filter(None, ("files written" if entry.files else "", done)))
         ctx.report.step(what, seconds=time.monotonic() - began)

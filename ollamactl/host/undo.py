@@ -1,4 +1,4 @@
-"""Putting the host back: after a change that failed, and after one that was interrupted."""
+"""How a change begins and ends; putting the host back after one that failed or was interrupted."""
 
 from __future__ import annotations
 
@@ -14,12 +14,63 @@ from ollamactl.core.feeds import Collector
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.plan import RUNS
 from ollamactl.errors import Exit, Failure
-from ollamactl.host import journal, serving
-from ollamactl.host.context import Context, Interrupted, Lost, Result, signals_wait
+from ollamactl.host import entryfiles, journal, serving
+from ollamactl.host.context import Context, Interrupted, Lost, Result, deafen, signals_wait
 from ollamactl.host.journal import Entry
 from ollamactl.host.serving import VERIFY, LoadFailed, NotServing, gather
 
 AGAIN = "sudo ollamactl recover"
+
+
+def transact(ctx: Context, entry: Entry, forward: Callable[[], Result], summary: str) -> Result:
+    """The undo on the disk, then `forward`; then the end is written down, or everything is put back. What is neither
+    an error nor a signal is raised again afterwards. The caller holds the lock."""
+    began = time.monotonic()
+    try:
+        result = _transact(ctx, entry, forward, summary)
+    except Interrupted as error:  # heard in the instant between two handlers; no other signal is heard after it
+        deafen()
+        if ctx.store.open_entry() is None:
+            raise
+        result = _given_up(ctx, entry, error)
+    return msgspec.structs.replace(result, seconds=time.monotonic() - began)
+
+
+def _transact(ctx: Context, entry: Entry, forward: Callable[[], Result], summary: str) -> Result:
+    try:
+        if (wrong := _unwritten(ctx, entry)) is not None:
+            return Result(status="restored", entry=entry.id, mismatches=(wrong,))
+        ctx.manager.arm(entry.unit)
+        result = forward()
+        deafen()
+        close(ctx, msgspec.structs.replace(entry, outcome="applied", summary=summary))
+        return result
+    except BaseException as error:
+        deafen()
+        result = _given_up(ctx, entry, error)
+        if not isinstance(error, (Exception, Interrupted)):
+            raise
+        return result
+
+
+def _unwritten(ctx: Context, entry: Entry) -> Mismatch | None:
+    """Writes how to undo; why it could not be: nothing is touched then."""
+    try:
+        ctx.store.begin(entry)
+        return None
+    except OSError as error:
+        ctx.store.drop()
+        found = mismatches(error)[0]
+        wrong = msgspec.structs.replace(found, text=f"{found.text}; how to undo can't be kept, so nothing was touched")
+        ctx.report.step(wrong.text, ok=False)
+        return wrong
+
+
+def _given_up(ctx: Context, entry: Entry, error: BaseException) -> Result:
+    wrong = mismatches(error)
+    for mismatch in wrong:
+        ctx.report.step(mismatch.text, ok=False, detail=mismatch.evidence)
+    return back(ctx, entry, wrong, wrong[0].text if wrong else str(error))
 
 
 class Undone(msgspec.Struct):
@@ -40,7 +91,7 @@ def undo(ctx: Context, entry: Entry) -> Undone:
     began = time.monotonic()
     found = Undone()
     ctx.report.working("putting the host back")
-    found.conflicts, failed = journal.undo_files(entry)
+    found.conflicts, failed = entryfiles.undo_files(entry)
     for error in failed:
         found.problem(f"{error.filename or 'a file'}: {error.strerror or error}")
     if failed:

@@ -18,8 +18,8 @@ from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.parse import api
 from ollamactl.core.source import command
 from ollamactl.errors import Exit, Failure
-from ollamactl.host import files, journal, nginxd, undo
-from ollamactl.host.context import Context, Interrupted, Lost, Result, deafen
+from ollamactl.host import entryfiles, files, journal, nginxd, undo
+from ollamactl.host.context import Context, Lost, Result
 from ollamactl.host.files import Image
 from ollamactl.host.journal import Entry, FileUndo, Kind, ServiceBefore
 from ollamactl.platforms.nginx import Front
@@ -96,7 +96,6 @@ def change(
 ) -> Result:
     """Our file as `conf` (None: gone), `keys` (path, text) beside it where they are new; proven, or all undone. The
     caller holds the lock."""
-    began = time.monotonic()
     nginxd.sweep()
     state = ctx.manager.state(nginxd.UNIT)
     if state.load != "loaded":
@@ -117,28 +116,16 @@ def change(
         service=ServiceBefore(state.active, state.sub, state.invocation, state.main_pid),
         changes=(("front", _listens(before), _listens(after)),),
     )
-    try:
-        ctx.store.begin(entry)
-        ctx.manager.arm(nginxd.UNIT)
+
+    def carried_out() -> Result:
         _forward(ctx, entry, conf, prove)
-        deafen()
-        undo.close(
-            ctx, msgspec.structs.replace(entry, outcome="applied", summary=f"front {_listens(after) or 'gone'}")
-        )
-        result = Result(status="applied", entry=entry.id)
-    except BaseException as error:
-        deafen()
-        wrong = undo.mismatches(error)
-        for mismatch in wrong:
-            ctx.report.step(mismatch.text, ok=False, detail=mismatch.evidence)
-        result = undo.back(ctx, entry, wrong, wrong[0].text if wrong else str(error))
-        if not isinstance(error, (Exception, Interrupted)):
-            raise
-    return msgspec.structs.replace(result, seconds=time.monotonic() - began)
+        return Result(status="applied", entry=entry.id)
+
+    return undo.transact(ctx, entry, carried_out, f"front {_listens(after) or 'gone'}")
 
 
 def _undo(path: str, before: Image, after: Image) -> FileUndo:
-    return FileUndo(path, before, after, journal.folders_to_make(path))
+    return FileUndo(path, before, after, entryfiles.folders_to_make(path))
 
 
 def _listens(image: Image) -> str:
@@ -160,7 +147,7 @@ def _forward(ctx: Context, entry: Entry, conf: str | None, prove: Callable[[], N
     if conf is not None:
         nginxd.would_take(ctx.host, conf)
         ctx.report.step("nginx would take it (nginx -t, before anything is replaced)")
-    journal.do_files(entry)
+    entryfiles.do_files(entry)
     if was.active in _RUNS:
         nginxd.follow(manager, conf, text)
         ctx.report.step(f"{nginxd.CONF} {'written' if conf else 'removed'}, nginx runs with it"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ollamactl.errors import Exit, Failure
-from ollamactl.host import files, journal
+from ollamactl.host import entryfiles, files
 from ollamactl.host.files import Image
 from ollamactl.host.journal import Entry, FileUndo, Store
 
@@ -126,7 +126,7 @@ def test_undo_goes_on_after_a_file_that_fails(tmp_path: Path) -> None:
     other.write_text("theirs")
     new, old = Image("file", b"new"), files.Image("file", b"old", 0o640, os.geteuid(), os.getegid())
     undos = [FileUndo(str(p), old, new) for p in (good, bad, other)]
-    conflicts, errors = journal.undo_files(entry(1, *undos))
+    conflicts, errors = entryfiles.undo_files(entry(1, *undos))
     assert conflicts == (str(other),) and [e.filename for e in errors] == [str(bad)]
     assert good.read_text() == "old" and stat.S_IMODE(good.stat().st_mode) == 0o640
     assert other.read_text() == "theirs"
@@ -134,15 +134,15 @@ def test_undo_goes_on_after_a_file_that_fails(tmp_path: Path) -> None:
 
 def test_folders_that_were_made_or_emptied_are_gone_and_back(tmp_path: Path) -> None:
     path = tmp_path / "unit.d" / "x.conf"
-    made = journal.folders_to_make(str(path))
+    made = entryfiles.folders_to_make(str(path))
     assert made == (str(path.parent),)
     there = entry(1, FileUndo(str(path), Image("absent"), Image("file", b"new"), made))
-    journal.do_files(there)
+    entryfiles.do_files(there)
     assert path.read_text() == "new"
-    assert journal.undo_files(there) == ((), ()) and not path.parent.exists()
-    journal.do_files(there)
+    assert entryfiles.undo_files(there) == ((), ()) and not path.parent.exists()
+    entryfiles.do_files(there)
     was = files.image(str(path))
     gone = entry(2, FileUndo(str(path), was, Image("absent"), (), (str(path.parent),)))
-    journal.do_files(gone)
+    entryfiles.do_files(gone)
     assert not path.parent.exists()
-    assert journal.undo_files(gone) == ((), ()) and files.image(str(path)) == was
+    assert entryfiles.undo_files(gone) == ((), ()) and files.image(str(path)) == was

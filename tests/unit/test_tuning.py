@@ -12,7 +12,7 @@ import pytest
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.sizing import cell
 from ollamactl.core.tune import Try, forecast
-from ollamactl.host import files, journal
+from ollamactl.host import entryfiles, files
 from ollamactl.host.apply import Result
 from ollamactl.host.files import Image
 from ollamactl.host.journal import Entry, FileUndo
@@ -63,16 +63,16 @@ def test_whichever_text_a_kill_leaves_is_undone(tmp_path: Path, left: str) -> No
     was = Image("absent")
 
     def entry(text: bytes, before: Image) -> Entry:
-        undo = FileUndo(path, before, Image("file", text, 0o644), journal.folders_to_make(path))
+        undo = FileUndo(path, before, Image("file", text, 0o644), entryfiles.folders_to_make(path))
         return Entry(id=1, kind="tune", command="x", unit="ollama.service", started=0.0, files=(undo,))
 
     one = entry(b"two", was)
-    journal.do_files(one)
+    entryfiles.do_files(one)
     two = merged(one, entry(b"four", files.image(path)))
     three = merged(two, entry(b"three", Image("file", b"four", 0o644)))
     assert [len(e.files) for e in (two, three)] == [1, 1] and three.files[0].before == was
     files.remove(path) if left == "none" else Path(path).write_bytes(left.encode())
-    assert journal.undo_files(three) == ((), ())
+    assert entryfiles.undo_files(three) == ((), ())
     assert not folder.exists()
 
 
@@ -83,7 +83,7 @@ def test_the_text_of_another_is_left(tmp_path: Path) -> None:
     again = FileUndo(path, Image("file", b"two", 0o644), Image("file", b"four", 0o644))
     two = merged(one, msgspec.structs.replace(one, files=(again,)))
     Path(path).write_bytes(b"an admin's")
-    assert journal.undo_files(two)[0] == (path,) and Path(path).read_bytes() == b"an admin's"
+    assert entryfiles.undo_files(two)[0] == (path,) and Path(path).read_bytes() == b"an admin's"
 
 
 # -- what is shown --

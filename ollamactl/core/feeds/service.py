@@ -28,8 +28,7 @@ from ollamactl.core.parse import (
 )
 from ollamactl.core.source import Missing, command, file, listing, native, stat
 
-
-LISTEN_AGAIN = "sudo kill -TERM 1"  # systemd executes itself anew, as by `systemctl daemon-reexec`; services keep running
+LISTEN_AGAIN = "sudo kill -TERM 1"  # systemd executes itself anew, like `systemctl daemon-reexec`; services run on
 
 
 def _is_server(argv: Iterable[str]) -> bool:

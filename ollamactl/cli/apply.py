@@ -12,12 +12,15 @@ import msgspec
 from ollamactl import platforms
 from ollamactl.cli import elsewhere
 from ollamactl.cli.common import (
+    Number,
     chosen_unit,
     command_line,
     json_option,
     need,
+    timeout_option,
     transaction,
     unit_option,
+    wait_option,
 )
 from ollamactl.core import plan as planning
 from ollamactl.core import settings
@@ -54,11 +57,11 @@ def _setting_options(function: Any) -> Any:
 @unit_option
 @click.option("--check", is_flag=True, help="Only show what would be done.")
 @click.option("--diff", is_flag=True, help="Show the lines of the files that change.")
-@click.option("--timeout", metavar="S", default=300.0, type=click.FloatRange(1, 86400), help="For a load. [300]")
-@click.option("--drain", metavar="S", type=click.FloatRange(0, 86400), help="Wait until no request is in flight.")
+@timeout_option
+@click.option("--drain", metavar="S", type=Number(0, 86400), help="Wait until no request is in flight.")
 @click.option("--cut", is_flag=True, help="With --drain: go on when the time is over.")
-@click.option("--watch", metavar="S", default=0.0, type=click.FloatRange(0, 86400), help="Undo if it dies in S more.")
-@click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
+@click.option("--watch", metavar="S", default=0.0, type=Number(0, 86400), help="Undo if it dies in S more.")
+@wait_option
 @click.option("--start", is_flag=True, help="Start the service if it does not run.")
 @click.option("--override", "overrides", metavar="ID", multiple=True, help="Go ahead in spite of that refusal.")
 @json_option

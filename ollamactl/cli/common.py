@@ -24,6 +24,17 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 USUAL = "127.0.0.1:11434"  # where a server listens that nothing was told
 
+
+class Number(click.FloatRange):
+    """A number within bounds: nan is within all of them for click."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if found != found:
+            self.fail(f"{value} is no number", param, ctx)
+        return found
+
+
 unit_option = click.option(
     "--unit", metavar="NAME", default="", help="Service unit, where several run Ollama (ollama@gpu1)."
 )
@@ -34,6 +45,8 @@ from_option = click.option(
     metavar="PATH",
     help="Look at a bundle, a pasted log or pasted `ollama ps` text (- for standard input) instead of this host.",
 )
+timeout_option = click.option("--timeout", metavar="S", default=300.0, type=Number(1, 86400), help="For a load. [300]")
+wait_option = click.option("--wait", metavar="S", default=10.0, type=Number(0, 86400), help="For another change. [10]")
 color_option = click.option("--no-color", is_flag=True, help="No colours, as with NO_COLOR.")
 
 

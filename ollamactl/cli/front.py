@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ollamactl.cli.common import command_line, json_option, this_server, transaction, unit_option
+from ollamactl.cli.common import (
+    Number,
+    command_line,
+    json_option,
+    this_server,
+    timeout_option,
+    transaction,
+    unit_option,
+    wait_option,
+)
 from ollamactl.core.feeds import Collector
 from ollamactl.core.queueing import Service
 from ollamactl.errors import Exit, Failure
@@ -53,17 +62,17 @@ class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
 @click.option("--upstream", help="Ollama's address on loopback (default: this host's server).")
 @click.option("--tls-certificate", "certificate", default="", help="File with the certificate and its chain.")
 @click.option("--tls-key", "certificate_key", default="", help="File with its key.")
-@click.option("--service-time", type=click.FloatRange(0.001, 86400), help="Seconds in a slot (else as probe saw it).")
-@click.option("--client-timeout", type=click.FloatRange(0.1, 86400), help="Seconds that clients wait for a reply.")
-@click.option("--body-timeout", type=click.FloatRange(1, 3600), default=10.0, help="Seconds of a sender's silence.")
+@click.option("--service-time", type=Number(0.001, 86400), help="Seconds in a slot (else as probe saw it).")
+@click.option("--client-timeout", type=Number(0.1, 86400), help="Seconds that clients wait for a reply.")
+@click.option("--body-timeout", type=Number(1, 3600), default=10.0, help="Seconds of a sender's silence.")
 @click.option("--max-body", default="32m", help="Largest request.")
 @click.option("--override", type=click.Choice(["plain_http"]), multiple=True, help="Refusals to pass over.")
 @click.option("--print", "shown", is_flag=True, help="Print the configuration; so it is without --install.")
 @click.option("--install", is_flag=True, help="Put it in place, ask everything through it, or take it back.")
 @click.option("--model", metavar="NAME", default="", help="With --install: ask this model for a token, as a proof.")
 @click.option("--password-file", metavar="FILE", help="With --install and --auth basic: a line NAME:PASSWORD to try.")
-@click.option("--timeout", metavar="S", default=300.0, type=click.FloatRange(1, 86400), help="For a load. [300]")
-@click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
+@timeout_option
+@wait_option
 @unit_option
 @json_option
 def front(

@@ -8,7 +8,7 @@ import time
 import click
 import msgspec
 
-from ollamactl.cli.common import color_option, from_option, json_option, unit_option
+from ollamactl.cli.common import Number, color_option, from_option, json_option, unit_option
 from ollamactl.cli.sources import open_source
 from ollamactl.core.answer import Answer, Asked, answer, worst_case
 from ollamactl.core.capacity import Held, budget, held, number, release_of, settings_of, values_now
@@ -42,12 +42,12 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.I)
 @click.option("--kv-cache-type", metavar="T,…", help="Types of the KV cache: f16, q8_0, q4_0.")
 @click.option("--flash-attention", type=click.Choice(["on", "off"]), help="Instead of what the service has.")
 @click.option("--gpu-free", metavar="SIZE,…", help="Assume GPUs with that much free memory; 0 for none.")
-@click.option("--client-timeout", metavar="S", type=click.FloatRange(0.1, 86400),
+@click.option("--client-timeout", metavar="S", type=Number(0.1, 86400),
               help="How long clients wait for a whole reply: how many may wait.")  # fmt: skip
-@click.option("--service-time", metavar="S", type=click.FloatRange(0.001, 86400),
+@click.option("--service-time", metavar="S", type=Number(0.001, 86400),
               help="Seconds that a request holds its slot (else as probe measured it last).")  # fmt: skip
-@click.option("--rate", metavar="R", type=click.FloatRange(1e-6, 1e6), help="Requests that arrive in a second.")
-@click.option("--percentile", metavar="P", type=click.FloatRange(50, 99.9), default=95.0,
+@click.option("--rate", metavar="R", type=Number(1e-6, 1e6), help="Requests that arrive in a second.")
+@click.option("--percentile", metavar="P", type=Number(50, 99.9), default=95.0,
               help="Share of the requests that have to be in time. [95]")  # fmt: skip
 @from_option
 @unit_option

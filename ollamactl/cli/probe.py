@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from ollamactl.cli.common import color_option, json_option, outputs, this_server, unit_option, write_file
+from ollamactl.cli.common import Number, color_option, json_option, outputs, this_server, unit_option, write_file
 from ollamactl.core.facts import Process
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import measured, probing, wire
@@ -40,13 +40,13 @@ class Counts(click.ParamType):  # type: ignore[type-arg]
 @click.option("-n", "clients", type=click.IntRange(1, probing.MOST_CLIENTS), help="Requests at once (default 8).")
 @click.option("--sweep", type=Counts(), help="Several numbers of requests at once, one after the other.")
 @click.option("--rounds", type=click.IntRange(1, 1000), default=1, help="Requests that each client sends in turn.")
-@click.option("--rate", type=click.FloatRange(0.001, 10_000), help="Arrivals a second, at random (Poisson), instead.")
-@click.option("--for", "seconds", type=click.FloatRange(0.1, 3600), default=30.0, help="Seconds of arrivals.")
+@click.option("--rate", type=Number(0.001, 10_000), help="Arrivals a second, at random (Poisson), instead.")
+@click.option("--for", "seconds", type=Number(0.1, 3600), default=30.0, help="Seconds of arrivals.")
 @click.option("--prompt-tokens", type=click.IntRange(1, 10_000_000), help="Length of each prompt.")
 @click.option("--output-tokens", type=click.IntRange(1, 100_000), default=64, help="Tokens to ask for, at most.")
 @click.option("--cold", is_flag=True, help="Unload the model first: also what happens while it loads.")
-@click.option("--client-timeout", type=click.FloatRange(0.01, 86400), help="Seconds after which a client gives up.")
-@click.option("--time-limit", type=click.FloatRange(1, 86400), default=600.0, help="Seconds for all (default 600).")
+@click.option("--client-timeout", type=Number(0.01, 86400), help="Seconds after which a client gives up.")
+@click.option("--time-limit", type=Number(1, 86400), default=600.0, help="Seconds for all (default 600).")
 @click.option("--url", metavar="URL", help="Another server than this host's, or a front before it.")
 @click.option("--key-file", type=click.Path(dir_okay=False), help="File with the key that a front wants.")
 @click.option("--seed", type=click.IntRange(0, 2**31), help="Prompts and arrivals of an earlier measurement.")

@@ -15,8 +15,10 @@ from ollamactl.cli.common import (
     json_option,
     manager_of,
     recorded_command,
+    timeout_option,
     transaction,
     unit_option,
+    wait_option,
 )
 from ollamactl.cli.history import numbered
 from ollamactl.cli.restoring import Planned, all_since, everything, left_behind, since
@@ -37,8 +39,8 @@ from ollamactl.report.text import Terminal
 @unit_option
 @click.option("--check", is_flag=True, help="Only show what would be done.")
 @click.option("--diff", is_flag=True, help="Show the lines of the files that change.")
-@click.option("--timeout", metavar="S", default=300.0, type=click.FloatRange(1, 86400), help="For a load. [300]")
-@click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
+@timeout_option
+@wait_option
 @json_option
 def rollback(
     number: int | None, unit: str, check: bool, diff: bool, timeout: float, wait: float, as_json: bool
@@ -66,8 +68,8 @@ def rollback(
 @unit_option
 @click.option("--check", is_flag=True, help="Only show what would be done.")
 @click.option("--diff", is_flag=True, help="Show the lines of the files that change.")
-@click.option("--timeout", metavar="S", default=300.0, type=click.FloatRange(1, 86400), help="For a load. [300]")
-@click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
+@timeout_option
+@wait_option
 @json_option
 def reset(unit: str, check: bool, diff: bool, timeout: float, wait: float, as_json: bool) -> int:
     """Take everything of ours away from a unit: its drop-in, its environment file, and the front before it (its keys
@@ -91,8 +93,8 @@ def reset(unit: str, check: bool, diff: bool, timeout: float, wait: float, as_js
 
 
 @click.command(short_help="Finish a change that was interrupted, by undoing it.")
-@click.option("--timeout", metavar="S", default=300.0, type=click.FloatRange(1, 86400), help="For a load. [300]")
-@click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
+@timeout_option
+@wait_option
 @json_option
 def recover(timeout: float, wait: float, as_json: bool) -> int:
     """Finish a change that was interrupted (a kill, a crash, a power loss) by undoing it. Well where there is none."""

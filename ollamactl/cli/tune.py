@@ -11,14 +11,17 @@ import msgspec
 from ollamactl import platforms
 from ollamactl.cli import sizes
 from ollamactl.cli.common import (
+    Number,
     chosen_unit,
     color_option,
     command_line,
     json_option,
     need,
     outputs,
+    timeout_option,
     transaction,
     unit_option,
+    wait_option,
     write_file,
 )
 from ollamactl.cli.plan import token_counts
@@ -44,8 +47,8 @@ SLOTS, CONTEXT = "OLLAMA_NUM_PARALLEL", "OLLAMA_CONTEXT_LENGTH"
 @click.option("--max", "most", metavar="N", default=AUTO_MOST, type=click.IntRange(1, MAX_SLOTS),
               help=f"The most slots to try. [{AUTO_MOST}]")  # fmt: skip
 @click.option("--context-length", metavar="N", help="Tokens of context of each slot: 8192, 8k.")
-@click.option("--ttft", metavar="S", type=click.FloatRange(0.001, 86400), help="Longest time to the first token.")
-@click.option("--min-tokens-per-second", "rate", metavar="R", type=click.FloatRange(0.001, 1e6),
+@click.option("--ttft", metavar="S", type=Number(0.001, 86400), help="Longest time to the first token.")
+@click.option("--min-tokens-per-second", "rate", metavar="R", type=Number(0.001, 1e6),
               help="The least that each request may get.")  # fmt: skip
 @click.option("--apply", "keep", is_flag=True, help="Apply what is recommended.")
 @click.option("--prompt-tokens", metavar="N", type=click.IntRange(1, 10_000_000), help="Length of each prompt.")
@@ -53,10 +56,10 @@ SLOTS, CONTEXT = "OLLAMA_NUM_PARALLEL", "OLLAMA_CONTEXT_LENGTH"
               help="Tokens that each request asks for. [64]")  # fmt: skip
 @click.option("--rounds", metavar="N", type=click.IntRange(1, 100), default=2,
               help="Requests that each client sends in turn. [2]")  # fmt: skip
-@click.option("--time-limit", metavar="S", type=click.FloatRange(1, 86400), default=600.0,
+@click.option("--time-limit", metavar="S", type=Number(1, 86400), default=600.0,
               help="For measuring one load. [600]")  # fmt: skip
-@click.option("--timeout", metavar="S", default=300.0, type=click.FloatRange(1, 86400), help="For a load. [300]")
-@click.option("--wait", metavar="S", default=10.0, type=click.FloatRange(0, 86400), help="For another change. [10]")
+@timeout_option
+@wait_option
 @click.option("--html", "html_file", type=click.Path(dir_okay=False, writable=True), help="Write a report here.")
 @unit_option
 @color_option

@@ -122,7 +122,9 @@ def test_what_never_ends_is_null_in_json() -> None:
     assert "Infinity" not in json.dumps(found)
 
 
-@pytest.mark.parametrize("args", [[], ["--rate", "1"], ["--service-time", "1", "m"], ["--client-timeout", "0"]])
+@pytest.mark.parametrize(
+    "args", [[], ["--rate", "1"], ["--service-time", "1", "m"], ["--client-timeout", "0"], ["--client-timeout", "nan"]]
+)
 def test_words_that_say_nothing(args: list[str]) -> None:
     done = CliRunner().invoke(group, ["plan", *args])
     assert done.exit_code != 0

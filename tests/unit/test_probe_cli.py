@@ -31,7 +31,8 @@ def test_usage_is_said_at_once(args: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [["-n", "0"], ["-n", "100000"], ["--sweep", "1,x"], ["--sweep", "0"], ["--rate", "0"], []]
+    "args",
+    [["-n", "0"], ["-n", "100000"], ["--sweep", "1,x"], ["--sweep", "0"], ["--rate", "0"], ["--rate", "nan"], []],
 )
 def test_counts_are_bounded(args: list[str]) -> None:
     with pytest.raises(click.UsageError):

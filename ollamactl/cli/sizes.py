@@ -16,7 +16,7 @@ from ollamactl.core.preflight import Forecast, Preflight, Subject, preflight, va
 from ollamactl.core.runners import model_of
 from ollamactl.core.sizing import Model, auto
 from ollamactl.errors import Exit, Failure
-from ollamactl.host import loads, modelfiles, serving
+from ollamactl.host import loads, modelfiles, serving, vocabularies
 from ollamactl.host.apply import Result
 from ollamactl.report.plan import size
 
@@ -103,11 +103,12 @@ def subjects_of(facts: Facts, named: tuple[str, ...]) -> tuple[list[Subject], li
 
 def _model(name: str, folders: tuple[str, ...], path: str) -> Model:
     try:
-        return modelfiles.model(modelfiles.find(name, folders))
+        return modelfiles.model(modelfiles.find(name, folders), vocabularies.of)
     except Failure:
         if not path:
             raise
-        return msgspec.structs.replace(modelfiles.model(modelfiles.find(path, folders)), name=name)
+        model = modelfiles.model(modelfiles.find(path, folders), vocabularies.of)
+        return msgspec.structs.replace(model, name=name)
 
 
 def _with_memory(facts: Facts, collector: Collector) -> Facts:
@@ -142,11 +143,12 @@ def remember(found: Preflight, result: Result, collector: Collector) -> list[str
         if stored is not None:
             kept.append(stored)
             said.append(_compared(one, stored))
-    if kept:
-        try:
+    try:
+        vocabularies.store()
+        if kept:
             loads.store(kept)
-        except OSError as error:
-            said.append(f"the loads could not be stored: {error.strerror}")
+    except OSError as error:
+        said.append(f"the loads could not be stored: {error.strerror}")
     return said
 
 

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import prod
 
 import msgspec
@@ -20,10 +21,12 @@ from ollamactl.core.memory.model import from_header
 from ollamactl.core.parse.gguf import GgufHeader, read_header
 from ollamactl.core.sizing import Model
 from ollamactl.errors import Exit, Failure
+from ollamactl.host.vocabularies import Ends
 
 _SPLIT = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf$")
 _SMALL = 1 << 20  # bytes of a manifest or a params layer at most
 MAX_PARTS = 1000
+EndsOf = Callable[[os.stat_result], Ends]  # where the vocabularies of a file end, as far as that is known
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,9 +194,13 @@ def _parts(path: str) -> tuple[str, ...]:
     return tuple(f"{base}-{n:05d}-of-{count:05d}.gguf" for n in range(1, count + 1))
 
 
-def header(parts: tuple[str, ...]) -> GgufHeader:
+def _nowhere(info: os.stat_result) -> Ends:
+    return {}
+
+
+def header(parts: tuple[str, ...], ends: EndsOf = _nowhere) -> GgufHeader:
     """The header of a model, that of its first file with the tensors of all. Raises Failure."""
-    heads = [_header(path) for path in parts]
+    heads = [_header(path, ends) for path in parts]
     first = heads[0]
     if len(heads) == 1 and first.split_count > 1:
         text = f"{os.path.basename(parts[0])} is one of {first.split_count} files of a split model"
@@ -202,7 +209,7 @@ def header(parts: tuple[str, ...]) -> GgufHeader:
     return msgspec.structs.replace(first, tensors=tensors, size=sum(h.size for h in heads))
 
 
-def _header(path: str) -> GgufHeader:
+def _header(path: str, ends: EndsOf) -> GgufHeader:
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     except FileNotFoundError:
@@ -218,11 +225,22 @@ def _header(path: str) -> GgufHeader:
             what = "a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file"
             raise Failure(f"{path} is {what}", hint="name a GGUF file", code=Exit.USAGE, id="usage")
         try:
-            return read_header(lambda offset, length: os.pread(fd, length, offset), info.st_size)
+            return _read(fd, info, ends(info))
         except Failure as error:
             raise Failure(f"{path}: {error.text}", hint=error.hint, code=error.code, id=error.id) from None
     finally:
         os.close(fd)
+
+
+def _read(fd: int, info: os.stat_result, ends: Ends) -> GgufHeader:
+    def read(offset: int, length: int) -> bytes:
+        return os.pread(fd, length, offset)
+
+    if ends:
+        with contextlib.suppress(Failure):  # what is remembered is not to be trusted with the answer
+            return read_header(read, info.st_size, ends)
+        ends.clear()
+    return read_header(read, info.st_size, ends)
 
 
 def size(paths: Iterable[str]) -> int:
@@ -273,9 +291,9 @@ def folders(facts: Facts) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.normpath(f.strip(" \t\"'")) for f in found if f.strip(" \t\"'")))
 
 
-def model(found: Found) -> Model:
+def model(found: Found, ends: EndsOf = _nowhere) -> Model:
     """The model of some files: its header read, its Modelfile's values taken. Raises Failure."""
-    head = header(found.parts)
+    head = header(found.parts, ends)
     hyper = from_header(head)
     if not hyper.layers:
         kind = head.metadata.get("general.type", head.architecture or "no model")

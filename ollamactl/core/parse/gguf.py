@@ -87,10 +87,10 @@ class GgufHeader(msgspec.Struct, frozen=True):
 class _Cursor:
     """A position in the file and one chunk of it. Every step is checked against the file's size."""
 
-    __slots__ = ("base", "buffer", "position", "read", "size", "strings")
+    __slots__ = ("base", "buffer", "ends", "position", "read", "size", "strings")
 
-    def __init__(self, read: Reader, size: int) -> None:
-        self.read, self.size = read, size
+    def __init__(self, read: Reader, size: int, ends: dict[int, int]) -> None:
+        self.read, self.size, self.ends = read, size, ends
         self.buffer, self.base, self.position = b"", 0, 0  # position is absolute
         self.strings = 0
 
@@ -133,10 +133,19 @@ class _Cursor:
         return self.buffer[index : index + length].decode("utf-8", "replace")
 
     def skip_texts(self, count: int, what: str) -> None:
-        """Step over `count` texts. The inner loop is the reader's whole cost on a large vocabulary."""
+        """Step over `count` texts, at once where it is known where they end."""
         self.strings += count
         if count * 8 > self.size - self.position or self.strings > MAX_STRINGS:
             raise GgufError(f"{what} claims {count} texts at byte {self.position}, the file has {self.size} bytes")
+        first, known = self.position, self.ends.get(self.position, 0)
+        if first + count * 8 <= known <= self.size:
+            self.position = known
+            return
+        self._step_over(count, what)
+        self.ends[first] = self.position
+
+    def _step_over(self, count: int, what: str) -> None:
+        """The inner loop is the reader's whole cost on a large vocabulary."""
         unpack = _U64.unpack_from
         left = count
         while left:
@@ -153,9 +162,13 @@ class _Cursor:
                 raise GgufError(f"a text of {what} reaches beyond the end of the file ({self.size} bytes)")
 
 
-def read_header(read: Reader, size: int) -> GgufHeader:
-    """Read a header of a file of `size` bytes. Raises GgufError for anything that is not a whole, sane header."""
-    cursor = _Cursor(read, size)
+def read_header(read: Reader, size: int, ends: dict[int, int] | None = None) -> GgufHeader:
+    """Read a header of a file of `size` bytes. Raises GgufError for anything that is not a whole, sane header.
+
+    `ends`: where the arrays of texts of this very file end, by the offset of their first one; those that are found are
+    added.
+    """
+    cursor = _Cursor(read, size, {} if ends is None else ends)
     version, tensors, keys = _start(cursor)
     metadata: dict[str, Scalar | tuple[Scalar, ...] | Skipped] = {}
     for number in range(keys):

@@ -5,7 +5,9 @@ Commands are imported when they are called, so that `--help` stays fast.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import importlib
 import os
 import sys
@@ -174,4 +176,5 @@ def leave(code: int) -> None:
             sys.stdout.flush()
     except (OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    atexit.register(gc.freeze)  # all goes with the process: the interpreter need not search it for cycles before
     sys.exit(int(code))

@@ -16,7 +16,7 @@ from ollamactl.core.ours import FileChange, Ours
 # What a plan must know. Wanted beside them, without being needed: NICE.
 NEEDS = ("service", "unit_files", "env_files", "manager_environment", "effective")
 NICE = (
-    "system", "process", "start", "version", "loaded", "installed", "runners", "connections", "gpus", "address",
+    "system", "process", "gpus", "version", "loaded", "runners", "start", "installed", "connections", "address",
 )  # fmt: skip
 
 RUNS = ("active", "activating", "reloading")  # states of a unit that has a process, or gets one

@@ -31,7 +31,18 @@ def children(pid: int) -> bytes:
 
 def servers() -> bytes:
     """Every `ollama serve` of the machine, containers' too where they can be seen, by pid."""
-    return _records(p for p in map(_find, psutil.pids()) if p and is_server(_argv(p)))
+    return _records(p for p in map(_find, filter(_serves, psutil.pids())) if p)
+
+
+def _serves(pid: int) -> bool:
+    """By its command line alone where /proc has it: psutil reads more of each of a machine's processes."""
+    try:
+        raw = _proc(pid, "cmdline")
+    except OSError:
+        return False
+    if raw is None:
+        return (found := _find(pid)) is not None and is_server(_argv(found))
+    return is_server(_words(raw))
 
 
 def is_server(argv: tuple[str, ...]) -> bool:
@@ -109,6 +120,10 @@ def _argv(p: psutil.Process) -> tuple[str, ...]:
             return tuple(map(_text, p.cmdline()))
     except (psutil.Error, OSError):
         return ()
+    return _words(raw)
+
+
+def _words(raw: bytes) -> tuple[str, ...]:
     words = raw.removesuffix(b"\0").split(b"\0") if raw else ()
     return tuple(w.decode("utf-8", "backslashreplace") for w in words)
 

@@ -30,11 +30,15 @@ class Platform(Protocol):
 
 def of(host: Host, unit: str = "") -> Platform:
     """The platform of a host, or of a container that is named like a unit."""
-    from ollamactl.platforms import darwin, linux
-
     if unit.startswith("compose:"):
         from ollamactl.platforms import compose
 
         return compose
     found = Collector(host).get("system")
-    return darwin if found is not None and found.os == "darwin" else linux
+    if found is not None and found.os == "darwin":
+        from ollamactl.platforms import darwin
+
+        return darwin
+    from ollamactl.platforms import linux
+
+    return linux

@@ -52,7 +52,7 @@ class Collector:
         return self._kept[source.key]
 
     def begin(self, *fields: str) -> None:
-        """Starts the readings of these fields that stand on no other fact, where the host can read several at once."""
+        """Starts the readings of these fields that can be named by now, where the host can read several at once."""
         begin = getattr(self.host, "begin", None)
         if begin is not None and not self._mac():
             wanted = [f for f in fields if f in AHEAD and f not in self.known and f not in self.missing]
@@ -133,8 +133,10 @@ class Collector:
 
     def facts(self, fields: Iterable[str], *, taken: float | None = None, origin: str = "live") -> Facts:
         wanted = list(fields)
-        self.begin(*wanted)
-        values = {field: self.get(field) for field in wanted}
+        values = {}
+        for field in wanted:
+            self.begin(*wanted)  # those too that stand on what is known by now
+            values[field] = self.get(field)
         return Facts(
             taken=taken,
             origin=origin,
@@ -145,7 +147,7 @@ class Collector:
 
 Feed = Callable[[Collector], Any]
 FEEDS: dict[str, Feed] = {}
-AHEAD: dict[str, Callable[[Collector], tuple[Source, ...]]] = {}  # what a feed reads whatever other facts are
+AHEAD: dict[str, Callable[[Collector], tuple[Source, ...]]] = {}  # what a feed will read, as far as that is known
 BOX: dict[str, Feed] = {}  # what is read another way of a container of a compose project
 MAC: dict[str, Feed] = {}  # what is read another way there, and what there is only there
 
@@ -156,7 +158,7 @@ def feed(function: Callable[[Collector], T]) -> Callable[[Collector], T]:
 
 
 def ahead(sources: Callable[[Collector], tuple[Source, ...]]) -> Callable[[Feed], Feed]:
-    """Marks a feed: these are its readings, whatever the other facts are."""
+    """Marks a feed: these are readings that it will make, as far as the facts that are known by now tell."""
 
     def mark(function: Feed) -> Feed:
         AHEAD[function.__name__] = sources

@@ -12,11 +12,9 @@ from ollamactl.core.facts import (
     UnitFile,
 )
 from ollamactl.core.feeds import installs
-from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown, feed
+from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown, ahead, feed
 from ollamactl.core.parse import (
     journal,
-    log,
-    sift,
     unitfile,
 )
 from ollamactl.core.source import Missing, Reading, Source, command
@@ -47,6 +45,8 @@ def invocation_match(service: Service) -> tuple[str, ...]:
 def sifted(service: Service) -> Source:
     """All lines of the current invocation but the engine's chatter. journalctl looks for it before it makes JSON of a
     line, which is nine tenths of its work."""
+    from ollamactl.core.parse import sift
+
     pattern = f"--grep=^(?!{sift.CHATTER_PATTERN.decode()})"
     args = (*journal_args(service), "--case-sensitive=yes", pattern, *invocation_match(service))
     return command(*args, timeout=SIFTED_SECONDS, limit=SIFTED_BYTES)
@@ -71,6 +71,13 @@ def log_sources(
     return (command(*base, mine, limit=HEAD_BYTES), command(*base, "-n", str(TAIL_LINES), mine, *rest))
 
 
+def _parsed(bodies: list[bytes], *, where: str, unit: str | None = None) -> Log:
+    """What lines say. Their parser, with its tables of messages, is imported while journalctl is at work."""
+    from ollamactl.core.parse import log
+
+    return log.parse_log(bodies, where=where, unit=unit)
+
+
 @feed
 def log_(c: Collector) -> Log:
     has: Service | None = c.get("service")
@@ -81,7 +88,7 @@ def log_(c: Collector) -> Log:
     sources = log_sources(has, c.get("unit_files") or (), whole=c.whole_log, last=c.lines)
     if len(sources) == 1:
         where = "journal" if sources[0].args[0] == "journalctl" else sources[0].args[-1]
-        return log.parse_log([c.body(sources[0])], where=where, unit=has.id)
+        return _parsed([c.body(sources[0])], where=where, unit=has.id)
     return _thorough(c, has, sources) if c.thorough else _ends(c, has, sources)
 
 
@@ -91,11 +98,11 @@ FEEDS["log"] = FEEDS.pop("log_")
 def _ends(c: Collector, service: Service, sources: tuple[Source, ...]) -> Log:
     """The last lines of an invocation, and where they do not hold its start, the first ones too."""
     tail = c.body(sources[1])
-    parsed = log.parse_log([tail], where="journal", unit=service.id)
+    parsed = _parsed([tail], where="journal", unit=service.id)
     mine = parsed.start_of(service.invocation_id)
     if mine is None or mine.config is None or not mine.listening:
         head = c.body(sources[0])
-        parsed = log.parse_log(journal.joined(head, tail), where="journal", unit=service.id)
+        parsed = _parsed(journal.joined(head, tail), where="journal", unit=service.id)
     return parsed
 
 
@@ -105,9 +112,9 @@ def _thorough(c: Collector, service: Service, sources: tuple[Source, ...]) -> Lo
     all_of_it = c.read(sifted(service))
     gap = _gap(all_of_it)
     if not gap:
-        return log.parse_log([all_of_it.body or b""], where="journal", unit=service.id)
+        return _parsed([all_of_it.body or b""], where="journal", unit=service.id)
     head = all_of_it.body or c.body(sources[0])
-    parsed = log.parse_log(journal.joined(head, c.body(sources[1])), where="journal", unit=service.id)
+    parsed = _parsed(journal.joined(head, c.body(sources[1])), where="journal", unit=service.id)
     return msgspec.structs.replace(parsed, gap=gap)
 
 
@@ -128,9 +135,20 @@ def of_install(c: Collector, found: Install) -> Log:
     if rest and head.stderr.startswith("cut:"):
         bodies.append(c.body(rest[0]))
     where = "journal" if first.args[0] == "journalctl" else " ".join(first.args[:2])
-    return log.parse_log(bodies, where=where if first.args[0] != "tail" else first.args[-1])
+    return _parsed(bodies, where=where if first.args[0] != "tail" else first.args[-1])
 
 
+def _last_lines(c: Collector) -> tuple[Source, ...]:
+    """The reading that every look at the journal of an invocation begins with."""
+    has: Service | None = c.known.get("service")
+    if has is None or not has.invocation_id or "unit_files" not in c.known:
+        return ()
+    if c.whole_log or c.thorough or ":" in c.unit:
+        return ()
+    return log_sources(has, c.known["unit_files"])[1:]
+
+
+@ahead(_last_lines)
 @feed
 def start(c: Collector) -> Start:
     has: Service | None = c.get("service")

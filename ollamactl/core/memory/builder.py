@@ -179,7 +179,14 @@ class Builder:
         return self.weigh(self.same(tensor), block, bias) if bias in block.widths else tensor
 
     def normed(self, tensor: Tensor) -> Tensor:
-        """A norm without its weights. One by mean and variance makes a new tensor."""
+        """A norm without its weights. One by mean and variance makes a new tensor.
+
+        That of what another device hands over is made there: it needs no weight that would bind it to this one.
+        """
+        if not self.part.first and self.embedding in (tensor, tensor.root):
+            handed = self.new_input(tensor.size)
+            handed.layout = tensor.layout
+            return handed
         by_mean = self.hyper.family.layer_norm
         if by_mean is None:  # as the file says
             by_mean = not self.hyper.keys.get("attention.layer_norm_rms_epsilon")

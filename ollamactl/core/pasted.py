@@ -22,14 +22,16 @@ def facts_of(data: bytes, where: str) -> Facts | None:
     """Facts of a pasted text; None where nothing in it is of an Ollama server or its surroundings."""
     if len(data) > SMALL or _is_binary(data[:4096]):
         return facts_of_long([data], where)
-    from ollamactl.core.paste.shape import unwrapped  # their patterns cost as much as all of a doctor on a live host
+    from ollamactl.core.paste import fragments  # their patterns cost as much as all of a doctor on a live host
+    from ollamactl.core.paste.shape import unwrapped
     from ollamactl.core.paste.splitter import Splitter
 
-    text = data.decode("utf-8", "surrogateescape")
+    text = unwrapped(data.decode("utf-8", "surrogateescape"))
+    pieces = fragments.apart(text)
     split = Splitter(where)
-    rest = split.take(unwrapped(text))
-    facts = split.facts()
-    return _with_log(facts, [rest.encode("utf-8", "surrogateescape")], where)
+    rest = split.take(pieces.text if pieces else text)
+    made = _with_log(split.facts(), [rest.encode("utf-8", "surrogateescape")], where)
+    return fragments.renumbered(made, pieces.places) if pieces and made else made
 
 
 def facts_of_long(chunks: Iterable[bytes], where: str) -> Facts | None:

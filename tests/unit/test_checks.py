@@ -13,9 +13,10 @@ import pytest
 from ollamactl.core.checks import CHECKS, Finding, base, run
 from ollamactl.core.facts import Facts, HostMemory, Service, System
 from ollamactl.core.needs import MADE, NO_SIGNS, Signs
-from ollamactl.core.parse.messages import EVENTS
 from ollamactl.core.parse.manager import KERNEL, ROWS
+from ollamactl.core.parse.messages import EVENTS
 from ollamactl.core.parse.phrases import PHRASES
+from ollamactl.core.paste.claims import RULES
 from ollamactl.core.paste.commands import KINDS
 from ollamactl.core.source import Missing
 
@@ -46,7 +47,7 @@ def test_every_check_says_what_it_is(check: base.Check) -> None:
 
 
 def test_every_sign_that_a_check_asks_for_can_be_said() -> None:
-    said = {e.kind for e in EVENTS} | {p.kind for p in PHRASES} | ELSEWHERE
+    said = {e.kind for e in EVENTS} | {p.kind for p in PHRASES} | {r.kind for r in RULES} | ELSEWHERE
     said |= KINDS | {f"unit:{r.kind}" for r in ROWS} | {f"kernel:{r.kind}" for r in (*KERNEL, *ROWS)}
     asked = set()
     for path in SOURCES:

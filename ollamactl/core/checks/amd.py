@@ -60,11 +60,11 @@ def igpu_dropped(
         yield Finding(
             "warning" if alone else "info", said, signs.lines("igpu_dropped"), fix, weight=70 if alone else 10
         )
-    elif signs.has("gfx_undiscovered") or signs.has("ps_gpu_to_cpu"):
+    elif signs.has("gfx_undiscovered", "ps_gpu_to_cpu", "igpu_unused") and not () < release < (0, 30):
         yield Finding(
             "warning",
-            "the integrated GPU is not used since the upgrade",
-            signs.lines("ps_gpu_to_cpu", "gfx_undiscovered"),
+            "the integrated GPU is not used: since 0.30 it is left out unless asked for",
+            signs.lines("ps_gpu_to_cpu", "gfx_undiscovered", "igpu_unused"),
             fix,
         )
 

@@ -40,11 +40,18 @@ def need_daemon_reload(facts: Facts, signs: Signs = NO_SIGNS, service: Service |
         yield Finding(
             "warning", "systemd says that the unit's files changed on disk", signs.lines("daemon_reload_needed"), fix
         )
+    elif signs.has("not_reloaded_told"):
+        said = "a changed file of the unit counts after a daemon-reload and a restart only"
+        yield Finding("warning", said, signs.lines("not_reloaded_told"), fix)
 
 
 @check(weight=80)
 def config_newer_than_process(
-    facts: Facts, service: Service, effective: Effective, process: Process
+    facts: Facts,
+    service: Service | None = None,
+    effective: Effective | None = None,
+    process: Process | None = None,
+    signs: Signs = NO_SIGNS,
 ) -> Iterator[Finding]:
     """The running process is older than its configuration.
 
@@ -52,6 +59,11 @@ def config_newer_than_process(
     Seen: the environment of the process beside the one that systemd would pass now.
     Do: restart the service.
     """
+    if service is None or effective is None or process is None:
+        if signs.has("config_only_future"):
+            said = "what files and systemd show counts for the next start, the running process keeps what it was given"
+            yield Finding("warning", said, signs.lines("config_only_future"), "sudo systemctl restart ollama")
+        return
     for m in _mismatches(facts, "config_newer_than_process"):
         will = effective.variables.get(m.name)
         origin = f"{will.origin.file}:{will.origin.line}: " if will and will.origin.file else "systemd: "
@@ -118,7 +130,7 @@ def environment_file_overrides_dropin(effective: Effective) -> Iterator[Finding]
 
 @check(weight=80)
 def dropin_overridden_by_later_dropin(
-    effective: Effective, service: Service, signs: Signs = NO_SIGNS
+    effective: Effective | None = None, service: Service | None = None, signs: Signs = NO_SIGNS
 ) -> Iterator[Finding]:
     """A drop-in sets a variable that a later drop-in sets again.
 
@@ -127,6 +139,11 @@ def dropin_overridden_by_later_dropin(
     Seen: the environment computed from the files in systemd's order, with the values that lost.
     Do: keep one of the two lines, or give the file that shall win a name that sorts last (zz-).
     """
+    if effective is None or service is None:
+        if signs.has("overridden_by_other_file"):
+            said = "another drop-in is read later, or was written over this one"
+            yield Finding("warning", said, signs.lines("overridden_by_other_file"), "systemctl cat ollama")
+        return
     for name, v in effective.variables.items():
         if v.origin.layer != "environment" or v.origin.file == service.fragment_path:
             continue
@@ -212,7 +229,9 @@ def env_set_in_shell_not_service(
 
 
 @check(weight=82)
-def env_wrong_side_of_wsl(given: tuple[Given, ...], world: str) -> Iterator[Finding]:
+def env_wrong_side_of_wsl(
+    given: tuple[Given, ...] = (), world: str = "", signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """Variables are set in Windows, the server runs in WSL.
 
     Why: Windows' variables do not cross into WSL unless WSLENV names them; the Linux service has its own.
@@ -224,6 +243,10 @@ def env_wrong_side_of_wsl(given: tuple[Given, ...], world: str) -> Iterator[Find
             fix = f"sudo ollamactl apply --set {one.name}={one.value}    # inside WSL"
             yield Finding("warning", f"{one.name} is set in Windows, the server runs in WSL", (one.place,), fix)
             return
+    if signs.has("windows_and_wsl"):
+        said = "variables that are set in Windows do not reach a server in WSL"
+        fix = "sudo ollamactl apply --set NAME=VALUE    # inside WSL"
+        yield Finding("warning", said, signs.lines("windows_and_wsl"), fix)
 
 
 def _set_later(effective: Effective | None, value: str, path: str) -> bool:
@@ -257,6 +280,10 @@ def settings_in_main_unit(
         fix = "sudo ollamactl apply " + " ".join(f"--set {v}" for v in values[:4])
         said = f"{len(lines)} setting{'s' * (len(lines) != 1)} in the main unit file: the next upgrade takes them away"
         yield Finding("warning", said, tuple(lines), fix)
+    elif signs.has("main_unit_told"):
+        said = "settings stand in the unit file itself: the next upgrade takes them away"
+        fix = "sudo ollamactl apply --set NAME=VALUE    # writes a drop-in, which upgrades leave alone"
+        yield Finding("warning", said, signs.lines("main_unit_told", "overwritten_by_upgrade"), fix)
     elif signs.has("overwritten_by_upgrade") and signs.has("service_file_told"):
         yield Finding(
             "warning",

@@ -97,6 +97,9 @@ def client_timeout_500_clusters(signs: Signs, start: Start | None = None) -> Ite
             (*_shown(cut), *signs.lines("client_gone", most=1)),
             f"raise the client's time-out above {seconds(cut[-1].seconds)}, or shorten answers: ollamactl plan",
         )
+    elif signs.has("fixed_time") and not groups:
+        said = "requests fail after a fixed time: a client's or a proxy's time-out, not a limit of the server"
+        yield Finding("warning", said, signs.lines("fixed_time"), "raise the client's and the proxy's time-out")
     elif signs.has("given_up_after") and not groups and not signs.has("load_timeout", "gateway_timeout"):
         after = signs.of("given_up_after")[-1].fields.get("time", "a fixed time")
         yield Finding(
@@ -163,17 +166,18 @@ def queue_wait_exceeds_client_timeout(start: Start | None = None, signs: Signs =
     Do: more slots if they fit, fewer requests at once, or a longer time-out.
     """
     step = _rising(start) if start else 0.0
+    waiting = signs.lines("awaiting_headers", "durations_rise")
     fix = "sudo ollamactl plan --parallel 1,2,4 --client-timeout 300"
     if step and start is not None:
         slow = [r for r in start.recent if r.seconds > 60][-3:]
         longest = seconds(max(r.seconds for r in start.recent))
         said = f"requests wait for one another: each ends {seconds(step)} after the one before, up to {longest}"
         yield Finding("warning", said, (*_shown(slow), *_shown(list(start.failed[-2:]))), fix)
-    elif signs.has("awaiting_headers"):
+    elif waiting:
         yield Finding(
             "warning",
             "a client or proxy gave up while its request waited: nothing is sent before the first token",
-            signs.lines("awaiting_headers"),
+            waiting,
             fix,
         )
 

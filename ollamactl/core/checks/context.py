@@ -56,7 +56,15 @@ def prompt_truncated(signs: Signs, start: Start | None = None, given: tuple[Give
     count = signs.count("prompt_truncated", "context_exceeded")
     shifted = signs.count("slot_truncated") + (signs.count("context_shift") if not events else 0)
     if not count and not (shifted >= 2 or signs.count("slot_truncated")):
-        if signs.has("prompt_half"):
+        withheld = signs.has("num_ctx_withheld", "num_ctx_on_v1", "num_ctx_not_in_modelfile")
+        if signs.has("truncation_told") and not withheld:
+            yield Finding(
+                "warning",
+                "a prompt is longer than the context, and is cut without an error",
+                signs.lines("truncation_told"),
+                "sudo ollamactl apply --context-length 16384",
+            )
+        elif signs.has("prompt_half"):
             yield Finding(
                 "warning",
                 "a prompt longer than the context was cut to half of it",

@@ -77,6 +77,8 @@ def api_exposed_without_auth(
             consequences=("whoever reaches the port can use, pull and delete models",),
             weight=34 if not inside else 5,
         )
+    elif signs.has("exposed_told"):
+        yield Finding("warning", "the API is open to everyone who reaches the port", signs.lines("exposed_told"), fix)
     elif published:
         yield Finding(
             "warning",
@@ -90,13 +92,14 @@ def api_exposed_without_auth(
         for one in given:
             if (
                 one.name == "OLLAMA_HOST"
-                and one.scope != "shell"
+                and one.scope not in ("shell", "docker")
                 and re.search(r"0\.0\.0\.0|\[::\]|^:?\d+$", one.value)
                 and exposed(
                     f"http://{one.value.split('://')[-1]}" + ("" if re.search(r":\d+$", one.value) else ":11434")
                 )
             ):
-                yield Finding("warning", f"OLLAMA_HOST={one.value} listens on every interface", (one.place,), fix)
+                said = f"OLLAMA_HOST={one.value} listens on every interface"
+                yield Finding("warning", said, (one.place,), fix, weight=4 if one.scope == "told" else 34)
                 return
 
 
@@ -150,7 +153,10 @@ def bind_loopback_only(facts: Facts, signs: Signs = NO_SIGNS, start: Start | Non
     if signs.has("connection_refused") and signs.has("runs_locally"):  # it answers on the host, not from elsewhere
         refused = True
     local = start is None or not start.listening or start.listening.startswith(("127.", "[::1]"))
-    if refused and local:
+    if signs.has("loopback_only_told") and not refused:
+        said = "the server listens on 127.0.0.1 only, as it does by default"
+        yield Finding("info", said, signs.lines("loopback_only_told"), "ollamactl front nginx")
+    elif refused and local:
         yield Finding(
             "warning",
             "the server listens on 127.0.0.1 only, and a client comes from elsewhere",
@@ -242,7 +248,7 @@ def proxy_not_in_service(signs: Signs, given: tuple[Given, ...] = (), start: Sta
         )
 
 
-@check(weight=60, explains=("proxy_not_in_service",))
+@check(weight=60, explains=("proxy_not_in_service", "server_not_reachable"))
 def http_proxy_ignored(signs: Signs, given: tuple[Given, ...] = ()) -> Iterator[Finding]:
     """http_proxy is not used for plain-http requests.
 

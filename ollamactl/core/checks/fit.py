@@ -41,6 +41,11 @@ def gpu_there(facts: Facts) -> bool:
     return bool(facts.gpus) or (start is not None and any(x.offloaded and x.offloaded[0] for x in start.loads))
 
 
+def _of(size: int) -> str:
+    """A model's size in brackets; nothing where only its shares were told."""
+    return f" ({gib(size)})" if size >= 1 << 20 else ""
+
+
 @check(weight=40)
 def partial_offload(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Part of the model runs on the CPU.
@@ -55,8 +60,8 @@ def partial_offload(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
             share = 100 * (1 - model.size_vram / model.size)
             yield Finding(
                 "warning",
-                f"{share:.0f} % of {model.name} ({gib(model.size)}) is on the CPU",
-                (f"ollama ps: {model.name} {gib(model.size)}, {gib(model.size_vram)} on the GPU",),
+                f"{share:.0f} % of {model.name}{_of(model.size)} is on the CPU",
+                (f"ollama ps: {model.name}{_of(model.size)}, {100 - share:.0f} % on the GPU",),
                 fix,
             )
             return

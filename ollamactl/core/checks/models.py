@@ -68,7 +68,7 @@ def model_reload_every_request(signs: Signs, facts: Facts, start: Start | None =
             signs.lines("expired_to_make_room", "already_loaded"),
             "the same num_ctx in all clients",
         )
-    elif signs.has("reloaded_each_time") and not signs.has("eviction"):
+    elif signs.has("reloaded_each_time") and not signs.has("eviction", "client_gone_during_load", "keep_alive_reset"):
         yield Finding(
             "warning",
             "a model is loaded anew for every request: requests differ in num_ctx or other options of the runner",
@@ -245,7 +245,11 @@ def keep_alive_does_not_pin(
             (*signs.lines("eviction"), configured(start, "OLLAMA_KEEP_ALIVE")),
             "sudo ollamactl plan",
         )
-    elif signs.has("keep_alive_expected") and signs.has("until_soon", "unloaded_anyway"):
+    elif (
+        signs.has("keep_alive_expected")
+        and signs.has("until_soon", "unloaded_anyway")
+        and not signs.has("keep_alive_reset")
+    ):
         yield Finding(
             "warning",
             "keep_alive -1 is not in force for that model",
@@ -253,6 +257,9 @@ def keep_alive_does_not_pin(
             "sudo ollamactl apply --keep-alive -1; ollamactl verify",
             weight=44,
         )
+    elif signs.has("pin_wanted"):
+        said = "keep_alive -1 keeps a model until room is needed: nothing pins it against eviction"
+        yield Finding("info", said, signs.lines("pin_wanted"), "sudo ollamactl plan")
 
 
 @check(weight=58, explains=("partial_offload",))

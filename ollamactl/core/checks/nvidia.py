@@ -43,7 +43,10 @@ def nvidia_driver_too_old(
         )
         return
     old = [c for c in gpus_of(start) if c.library.lower() == "cuda" and re.fullmatch(r"1[12]\.[01]|11\.\d+", c.driver)]
-    if signs.has("driver_version_told") and not gpus_of(start):
+    if signs.has("nvidia_unused_since") and not gpus_of(start) and not old:
+        said = "a newer release leaves the NVIDIA GPU unused: most often the driver is too old for it"
+        yield Finding("warning", said, signs.lines("nvidia_unused_since"), fix)
+    elif signs.has("driver_version_told") and not gpus_of(start):
         event = signs.of("driver_version_told")[-1]
         major = int(re.sub(r"\D.*", "", event.fields.get("version", "0")) or 0)
         if major and major < (floor or 525):
@@ -82,11 +85,12 @@ def driver_library_mismatch(signs: Signs, drivers: tuple[GpuDriver, ...] = ()) -
     Do: reboot, or reload the module.
     """
     told = next((d.problem for d in drivers if re.search(r"(?i)mismatch", d.problem)), "")
-    if signs.has("driver_mismatch", "kernel:driver_mismatch") or told:
+    updated = signs.has("driver_updated") and signs.has("cpu_instead") and not signs.has("nvidia_driver_too_old")
+    if signs.has("driver_mismatch", "kernel:driver_mismatch") or told or updated:
         yield Finding(
             "error",
             "the NVIDIA driver was updated and the old kernel module is still loaded",
-            (*signs.lines("driver_mismatch", "kernel:driver_mismatch"), told),
+            (*signs.lines("driver_mismatch", "kernel:driver_mismatch", "driver_updated"), told),
             "sudo systemctl stop ollama; sudo reboot",
         )
 

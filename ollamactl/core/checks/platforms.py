@@ -51,6 +51,10 @@ def launchctl_setenv_not_persistent(
         fix = f"ollamactl apply --set {one.name}={settings.shown(one.name, one.value)}" if here else AGENT
         yield Finding("warning", said, (one.place, configured(start, one.name)), fix)
         return
+    if signs.has("setenv_lost") and not signs.has("brew_service"):
+        said = "what launchctl setenv sets is gone after a reboot"
+        yield Finding("warning", said, signs.lines("setenv_lost"), AGENT)
+        return
     starts = facts.log.starts if facts.log else ()
     mac = any(c.library.lower() == "metal" for s in starts for c in s.computes) or (
         facts.told is not None and facts.told.world == "darwin"
@@ -103,13 +107,18 @@ def brew_plist_rewritten(
     if (
         brew
         and signs is not None
-        and (plist or any(g.scope == "launchctl" for g in given) or _apart(given or (), start, "launchctl"))
+        and (
+            plist
+            or signs.has("brew_plist_told")
+            or any(g.scope == "launchctl" for g in given)
+            or _apart(given or (), start, "launchctl")
+        )
     ):
         place = [g.place for g in given if g.scope in ("plist", "launchctl")][:3]
         yield Finding(
             "warning",
             "brew services writes its plist anew: settings there do not last, and launchctl setenv does not reach it",
-            (*signs.lines("brew_service"), *place),
+            (*signs.lines("brew_plist_told", "brew_service"), *place),
             "mkdir -p ~/.homebrew/services && echo OLLAMA_NUM_PARALLEL=4 >> "
             "~/.homebrew/services/ollama.env && brew services restart ollama",
         )
@@ -158,6 +167,11 @@ def snap_config_required(given: tuple[Given, ...] = (), world: str = "", signs: 
     Seen: a snap, and variables set elsewhere.
     Do: sudo snap set ollama …
     """
+    if signs.has("snap_told"):
+        said = "the snap takes its settings from snap configuration only"
+        fix = "sudo snap set ollama NAME=VALUE && sudo snap restart ollama    # host, models, num-parallel, …"
+        yield Finding("warning", said, signs.lines("snap_told"), fix)
+        return
     if world != "snap":
         return
     for one in given:

@@ -41,11 +41,12 @@ def parallel_forced_to_1_by_architecture(signs: Signs, start: Start | None = Non
     """
     events = signs.of("parallel_forced_to_1")
     if not events:
-        if signs.has("serial_family") and signs.has("answers_in_turn"):
+        single = any(x.slots == 1 for x in (start.loads if start else ()))
+        if signs.has("serial_family") and (signs.has("answers_in_turn") or single) and not signs.has("mlx_parallel"):
             yield Finding(
                 "warning",
                 "a model of that family gets one slot, whatever OLLAMA_NUM_PARALLEL says",
-                signs.lines("serial_family", "answers_in_turn"),
+                signs.lines("serial_family", "answers_in_turn", most=2),
                 "journalctl -u ollama --no-pager | grep 'does not currently support parallel requests'",
             )
         return

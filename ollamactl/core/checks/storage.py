@@ -63,11 +63,17 @@ def protecthome_blocks_models_dir(
     below = folder.startswith(("/home/", "/root/"))
     distribution = facts.service is not None and facts.service.fragment_path.startswith("/usr/lib/systemd") and below
     failing = facts.service is not None and facts.service.active_state in ("failed", "activating")
-    if (hidden and (below or events)) or (distribution and failing and not events):
+    told = signs.has("models_under_home") and signs.has("distribution_unit") and signs.has("unit:main_exited")
+    if (hidden and (below or events)) or (distribution and failing and not events) or told:
         yield Finding(
             "error",
             "the unit's ProtectHome= hides the models folder below /home from the service",
-            (hidden, f"OLLAMA_MODELS={folder}" if folder else "", *(signs.quotes(events))),
+            (
+                hidden,
+                f"OLLAMA_MODELS={folder}" if folder else "",
+                *signs.quotes(events),
+                *signs.lines("models_under_home", "distribution_unit"),
+            ),
             "sudo mkdir -p /etc/systemd/system/ollama.service.d && printf '[Service]\\nProtectHome=no\\n' | "
             "sudo tee /etc/systemd/system/ollama.service.d/zz-home.conf "
             "&& sudo systemctl daemon-reload && sudo systemctl restart ollama",
@@ -147,6 +153,11 @@ def models_dir_no_access(
             f"sudo chmod o+x {parent} && sudo install -d -o {user} -g {user} {folder} "
             f"&& sudo chown -R {user}: {folder} && sudo systemctl restart ollama",
         )
+        return
+    if signs.has("folder_told"):
+        said = "the service's user may not enter the models folder or one above it"
+        fix = "namei -l FOLDER; sudo chmod o+x PARENT && sudo systemctl restart ollama"
+        yield Finding("error", said, signs.lines("folder_told"), fix)
         return
     folder = _models(effective, given)
     closed = [e for e in signs.of("folder_closed") if (folder + "/").startswith(e.text.split()[-1].rstrip("/") + "/")]

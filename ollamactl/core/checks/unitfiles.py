@@ -197,6 +197,8 @@ def unit_sandbox_hides_gpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fi
             closed = f"{file.path}:{one.line}: PrivateDevices={one.value}"
     if not closed and signs.has("sandbox_devices"):
         closed = signs.lines("sandbox_devices")[0]
+    if not closed and signs.has("hidden_from_unit"):
+        closed = signs.lines("hidden_from_unit")[0]
     if closed and facts.start is not None and any(c.library.lower() not in ("cpu", "") for c in facts.start.computes):
         return
     if closed and (facts.gpus or facts.gpus is None):

@@ -71,8 +71,10 @@ def unknown_ollama_variable(
                 yield Finding(
                     "warning", said, (one.place,), f"take {one.name} out, or change the release", weight=weight
                 )
-    if not given or not seen:
-        return
+    if signs.has("unknown_name_told"):
+        said = "a name is set that Ollama does not know"
+        fix = "ollama serve --help    # the names that it knows"
+        yield Finding("warning", said, signs.lines("unknown_name_told"), fix)
 
 
 @check(weight=70)
@@ -145,7 +147,7 @@ def _chooses_not(start: Start | None) -> bool:
     return not release or release >= (0, 10)
 
 
-@check(weight=75)
+@check(weight=75, explains=("proxy_not_in_service",))
 def placeholder_value_in_config(given: tuple[Given, ...], signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A value was copied from an example and never replaced.
 
@@ -164,7 +166,7 @@ def placeholder_value_in_config(given: tuple[Given, ...], signs: Signs = NO_SIGN
                 continue
             fix = f"put the real value there: sudoedit {one.place.split(':')[0]}"
             yield Finding("warning", f"{one.name}={one.value} is a placeholder", (one.place,), fix)
-    found = signs.matching("proxy.example.com", "your.proxy", "lookup proxy.example")
+    found = signs.matching("proxy.example.com", "your.proxy", "lookup proxy.example") or signs.of("placeholder_told")
     if found:
         yield Finding(
             "warning",

@@ -28,7 +28,7 @@ def parse(text: str) -> tuple[LoadedModel, ...]:
         row = _ROW.fullmatch(line.strip().lstrip("│|> "))
         if row is None:
             continue
-        size = _size(row["size"])
+        size = size_bytes(row["size"])
         if size is None:
             continue
         context = row["context"]
@@ -45,7 +45,8 @@ def parse(text: str) -> tuple[LoadedModel, ...]:
     return tuple(found)
 
 
-def _size(text: str) -> int | None:
+def size_bytes(text: str) -> int | None:
+    """Bytes of a SIZE cell, or None."""
     number = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?) ?([KMGT]?)B", text)
     return int(Decimal(number[1]) * _UNITS[number[2]]) if number else None
 

@@ -121,6 +121,7 @@ def _config(text: str) -> str | None:
     for at, match in enumerate(names):
         end = names[at + 1].start() if at + 1 < len(names) else len(text)
         value = text[match.end() : end].strip().split(" ")[0].strip("\"'`,;.")
+        value = "" if value in ("empty", "unset", "(empty)", "not") else value
         pairs.append(f"{_known(match[1]) or match[1]}:{value}")
     return f'level=INFO source=routes.go:1 msg="server config" env="map[{" ".join(sorted(pairs))}]"'
 

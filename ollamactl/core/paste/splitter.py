@@ -8,12 +8,13 @@ import msgspec
 
 from ollamactl.core import environment
 from ollamactl.core.facts import Facts, Listener, LoadedModel, LogEvent, Service, Told, ToldVariable, UnitFile
-from ollamactl.core.parse import ollama_ps, phrases, systemctl, unitfile
-from ollamactl.core.paste import commands
+from ollamactl.core.parse import events, ollama_ps, phrases, systemctl, unitfile
+from ollamactl.core.paste import cells, claims, commands
 from ollamactl.core.paste.canonical import canonical, quoted
+from ollamactl.core.paste.fragments import SHORT
 from ollamactl.core.paste.shape import LOG_LINE, LONGEST, WORLDS, clauses, foreign, named, plain
 from ollamactl.core.paste.units import PATH_LINE, unit_blocks
-from ollamactl.core.paste.variables import SETS, SPLIT
+from ollamactl.core.paste.variables import SETS, SPLIT, mentioned
 
 ASIDE = 2000  # lines that are looked at for more than a log's
 _SHOW = re.compile(rf"({'|'.join(systemctl.PROPERTIES)})=")
@@ -45,6 +46,8 @@ class Splitter:
         self.drop_ins: list[str] = []
         self.worlds: list[str] = []
         self.commands = commands.Found()
+        self.long = False  # whether this is more than a told case: then only forms count, no sentences
+        self.listed = False  # whether a whole table of `ollama ps` is there
 
     def take(self, text: str) -> str:
         """Reads the pieces; returns the text with them blanked."""
@@ -56,6 +59,8 @@ class Splitter:
             for n in range(first, last):
                 keep[n] = ""
         self._tables(lines, keep)
+        self.long = len(lines) > 3 * SHORT
+        self.listed = bool(self.tables)
         looked, apart = 0, named(lines)
         waiting: Waiting | None = None
         aside: commands.Lines = []
@@ -85,9 +90,14 @@ class Splitter:
                 keep[n] = ""
                 continue
             self._listener(line)
+            self._states(line)
             self._world(line)
             waiting = self._variables(line, n + 1, waiting)
-            for kind, fields in phrases.find(line):
+            said = phrases.find(line)
+            if not self.long:
+                known = {kind for kind, _ in said} | {row.kind for row, _ in events.find(line, None)}
+                said += [(kind, fields) for kind, fields in claims.find(line) if kind not in known]
+            for kind, fields in said:
                 self.messages.append(LogEvent(kind=kind, text=line.strip()[:400], line=n + 1, fields=fields))
         self.commands = commands.read(aside)
         self.messages += self.commands.messages
@@ -122,6 +132,11 @@ class Splitter:
     def _table(self, rows: list[str]) -> None:
         if rows:
             self.tables.append(ollama_ps.parse("\n".join(rows)))
+
+    def _states(self, line: str) -> None:
+        """Rows of `ollama ps` that a sentence tells; several of one model are before and after."""
+        for state in () if self.listed else cells.states(line):
+            self.tables.append((state.model(),))
 
     def _show(self, line: str) -> bool:
         found = _SHOW.match(line)
@@ -176,6 +191,8 @@ class Splitter:
                 if name not in seen:
                     seen.add(name)
                     self._set(name, found["value"].strip("\"'"), scope, number, line)
+        for name, value, scope in () if seen or self.long else mentioned(line):
+            self._set(name, value, scope, number, line)
         return None
 
     def _set(self, name: str, value: str, scope: str, number: int, line: str) -> None:
@@ -251,12 +268,16 @@ class Splitter:
                 if was is None:
                     continue
                 text = f"ollama ps: {model.name} {was.context or ''} {was.size} → {model.context or ''} {model.size}"
+                grown = (model.context or 0) > (was.context or 0) > 0
                 if was.size_vram and not model.size_vram:
-                    self._say("ps_gpu_to_cpu", text + " (GPU → CPU)")
+                    self._say("kv_too_large" if grown else "ps_gpu_to_cpu", text + " (GPU → CPU)")
                 elif was.context == model.context and model.size > was.size * 1.2:
                     self._say("size_grew", text)
                 elif was.size and abs(model.size - was.size) > was.size * 0.2:
                     self._say("ps_flips", text)
+        contexts = [m.context for table in self.tables for m in table[:1] if m.context]
+        if any(a == c != b for a, b, c in zip(contexts, contexts[1:], contexts[2:], strict=False)):
+            self._say("ps_flips", "ollama ps: CONTEXT " + " → ".join(map(str, contexts[:6])))
         wild = any(v.name == "OLLAMA_HOST" and "0.0.0.0" in v.value for v in self.variables)
         for listener in self.listeners if wild else ():
             if listener.address == "::":

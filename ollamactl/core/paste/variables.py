@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import re
 
+from ollamactl.core import settings
+
 _NAME = r"(?P<name>O?LL?AMA_\w+|OLAMA_\w+|LLAMA_ARG_\w+|CUDA_VISIBLE_DEVICES|RO?CR_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES|" \
         r"GGML_VK_VISIBLE_DEVICES|HSA_OVERRIDE_GFX_VERSION\w*|LD_PRELOAD|HTTPS?_PROXY|NO_PROXY|https?_proxy|no_proxy)"  # fmt: skip
 _VALUE = r"(?P<value>\"[^\"\n]*\"|'[^'\n]*'|(?:[^\s\"'`,;\\]|,(?=[^\s\"'`,;\\]))*)"  # a comma within a list, not after it
@@ -36,3 +38,47 @@ SPLIT: tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...] = (
     ("compose", re.compile(rf"^\s*-?\s*[\"']?name[\"']?:\s*[\"']?{_NAME}[\"']?,?\s*$"), re.compile(r"^\s*[\"']?value[\"']?:\s*[\"']?(?P<value>[^\"'\n]*)")),
     ("launchctl", re.compile(rf"launchctl getenv {_NAME}\s*$"), re.compile(r"^(?P<value>[^\s$%#]\S*)\s*$")),
 )
+
+# -- named in a sentence --
+
+_SHORT = "|".join(
+    sorted((n.removeprefix("OLLAMA_") for n in settings.REGISTRY if n.startswith("OLLAMA_") and "_" in n[7:]), key=len, reverse=True)
+)
+_MENTION = re.compile(
+    rf"(?<![\w.$/:-])(?P<name>O?LL?AMA_[A-Z]\w+|OLAMA_\w+|HSA_OVERRIDE_GFX_VERSION\w*|[A-Z]{{3,4}}R?_VISIBLE_DEVICES|GGML_VK_VISIBLE_DEVICES|{_SHORT})"
+    r"(?:[\"'`]?\s?(?:=>|=|:)\s?|\s(?:is |was |set to |to )?(?=-?\d|true\b|false\b|q\d|f16))[\"'`]?(?P<value>[^\s\"'`,;)]+)"
+)
+_PLACES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("shell", re.compile(r"\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b|\bexport(?:ed|s)?\b|\bshell\b|/etc/environment\b", re.I)),
+    ("launchctl", re.compile(r"\blaunchctl\b", re.I)),
+    ("plist", re.compile(r"\bplist\b|EnvironmentVariables|\bCellar\b", re.I)),
+    ("snap", re.compile(r"\bsnap set\b")),
+    ("windows", re.compile(r"\bsetx\b|\bWindows\b|system variables?\b|\$env:", re.I)),
+    ("service", re.compile(r"\bunit\b|\bdrop-?ins?\b|override\.conf|systemctl edit|\bollama\.service\b|\bservice file\b|\[Service\]|\bEnvironment=", re.I)),
+    ("docker", re.compile(r"\bcompose\b|\bdocker\b|\bcontainers?\b|\bpods?\b|\bimage\b|\bhelm\b|\bkubernetes\b|\bk8s\b", re.I)),
+)
+# what a sentence recommends, or says to have cured the fault, is no setting of the host that is asked about
+_ADVICE = re.compile(
+    r"\bto enable\b|\b(?:try|should|must|needs?|needed|requires?)\b|\bfix(?:ed|es)?\b|\bsolv(?:ed?|es)\b|\bhelp(?:s|ed)\b|\bworks? (?:with|after|when|if)\b"
+    r"|\b(?:adding|added|removing|removed|without|unless|until)\b|\bafter (?:setting|raising|lowering)\b", re.I
+)
+
+
+def mentioned(line: str) -> list[tuple[str, str, str]]:
+    """(name, value, scope) of the settings that a sentence names with a value; the scope is where it says they are
+    set, or `told`. Names without their OLLAMA_ are given it."""
+    if _ADVICE.search(line):
+        return []
+    found = []
+    for match in _MENTION.finditer(line):
+        name = match["name"] if "_VISIBLE" in match["name"] or "LAMA_" in match["name"] or match["name"].startswith("HSA") else f"OLLAMA_{match['name']}"
+        value = match["value"].rstrip(".:]}").partition("→")
+        if value[0] in ("empty", "unset", "none", ">", "0-"):
+            continue
+        found.append((name, (value[2] or value[0]).strip("\"'"), scope(line)))
+    return found
+
+
+def scope(line: str) -> str:
+    """Where a sentence says that something is set."""
+    return next((name for name, words in _PLACES if words.search(line)), "told")

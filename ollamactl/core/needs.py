@@ -5,6 +5,7 @@ A made one is a function here; it raises `Gone` with the reason where what it st
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -120,9 +121,20 @@ def _of_now(event: LogEvent, facts: Facts) -> bool:
     last = serving[-1]
     newest = facts.start or last
     if newest is last and not newest.ended:
-        return (event.line or 0) >= (last.first_line or 0)
+        return (event.line or 0) >= (last.first_line or 0) or _crash_before(event, newest, facts)
     before = next((s for s in reversed(serving) if s is not newest), None)
     return (event.line or 0) > ((before.last_line if before else 0) or 0)
+
+
+def _crash_before(event: LogEvent, start: Start, facts: Facts) -> bool:
+    """Whether this is the server's crash after which systemd began this start by itself. Only a log is there, and
+    nothing in it shows that the server works since: it may well crash at the next request again."""
+    if facts.service is not None or facts.log is None or start.loads or start.requests:
+        return False
+    if event.kind != "main_exited" or not re.search(r"code=dumped|status=2/", event.text):
+        return False
+    since = [e.kind for e in facts.log.systemd if (event.line or 0) < (e.line or 0) < (start.first_line or 0)]
+    return "restart_scheduled" in since and "stopping" not in since and "main_exited" not in since
 
 
 @made

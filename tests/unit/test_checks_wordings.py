@@ -13,6 +13,15 @@ from tests.system.small import A, Log, on_cpu, served
 
 GO_STACK = "goroutine 29 gp=0xc000585dc0 m=0 mp=0x64b1b235c780 [syscall]:\ngithub.com/ollama/ollama/{frame}(0x7f2778ad5c10, 0x1)"
 CRASH = "SIGSEGV: segmentation violation"
+UNIT = "ollama.service:"
+CRASHED = (
+    "Aug 28 08:33:58 host ollama[900]: panic: runtime error: invalid memory address or nil pointer dereference\n"
+    "Aug 28 08:33:58 host systemd[1]: ollama.service: Main process exited, code=exited, status=2/INVALIDARGUMENT\n"
+)
+RETURNS = (
+    "Aug 28 08:34:01 host systemd[1]: ollama.service: {}\n"
+    'Aug 28 08:34:01 host ollama[901]: time=2026-08-28T08:34:01Z level=INFO source=routes.go:1 msg="Listening on 127.0.0.1:11434 (version 0.1.14)"\n'
+)
 EXEC = "unable to start server fork/exec /var/tmp/o1/runners/cpu_avx2/ollama_llama_server: permission denied"
 
 
@@ -79,6 +88,22 @@ ROWS: dict[str, tuple[str, str, str]] = {
                                        served("0.18.0").say("flash attention enabled but not supported by model", "WARN").text()),
     "the first releases without a GPU": ("no_gpu_found", Log("0.1.9").raw("2023/11/15 10:00:00 routes.go:891: warning: gpu support may not be enabled, check that you have installed GPU drivers: nvidia-smi command failed").text(),
                                          on_cpu("0.1.40").gpu().text()),
+    "a journal without its hosts": ("server_panic_restarts", f"Feb 26 05:23:36 {UNIT} Main process exited, code=dumped, status=6/ABRT\n",
+                                    f"Feb 26 05:23:36 {UNIT} Main process exited, code=exited, status=0/SUCCESS\n"),
+    "a journal of which times were cut": ("models_dir_no_access", f"… ollama[77]: Error: mkdir /srv/m/blobs: permission denied\n… systemd[1]: {UNIT} Main process exited, code=exited, status=1/FAILURE\n",
+                                          f"… ollama[77]: Error: mkdir /srv/m/blobs: no space left on device\n… systemd[1]: {UNIT} Main process exited, code=exited, status=1/FAILURE\n"),
+    "started by itself after a crash": ("server_panic_restarts", CRASHED + RETURNS.format("Scheduled restart job, restart counter is at 4."),
+                                        CRASHED + RETURNS.format("Stopping Ollama Service.")),
+    "a tokenizer that is too new": ("version_outdated", Log("0.1.44").raw("llama_model_load: error loading model: error loading model vocabulary: unknown pre-tokenizer type: 'newtok'")
+                                    .say("error loading llama server", "ERROR", error="llama runner process has terminated: signal: aborted").text(),
+                                    served("0.9.0").load(4096, says="llama_model_loader: - kv  14: tokenizer.ggml.pre str = llama-bpe", layers=(33, 33)).text()),
+    "a record folded for the reader": ("client_timeout_during_load", 'time=… level=ERROR source=sched.go:571 msg="error loading llama server"\n  error="timed out waiting for llama runner to start: context canceled"\n',
+                                       'time=… level=ERROR source=sched.go:571 msg="error loading llama server"\n  error="timed out waiting for llama runner to start - progress 0.40 - "\n'),
+    "folded after its source": ("prompt_truncated", '  level=WARN source=llama_server.go:318\n  msg="truncating input prompt"\n  limit=8194 prompt=18353 keep=4 new=8194\n',
+                                '  level=WARN source=llama_server.go:318\n  msg="something else"\n  limit=8194 prompt=18353 keep=4 new=8194\n'),
+    "an adapter that does not start": ("gpu_error_in_kernel", "[   42.118201] NVRM: GPU 0000:00:04.0: RmInitAdapter failed! (0x26:0xffff:1456)\n", "[   42.118201] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.14\n"),
+    "a driver that is not loaded": ("no_gpu_found", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it is installed and running.\n",
+                                    "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it is installed and running.\n" + served().text()),
 }  # fmt: skip
 
 

@@ -40,7 +40,12 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     Do: nothing where there is none; else look at what the driver says (nvidia-smi, rocminfo).
     """
     start = facts.start
-    if cpu_only(start) or (signs.has("no_compatible_gpu") and not gpus_of(start)):
+    mute = signs.lines("driver_mute", most=1)
+    if mute and not gpus_of(start):
+        said = "nvidia-smi cannot talk to the driver: its kernel module is not loaded, no GPU can be used"
+        fix = "sudo modprobe nvidia || sudo dkms autoinstall    # then: sudo systemctl restart ollama"
+        yield Finding("warning", said, mute, fix)
+    elif cpu_only(start) or (signs.has("no_compatible_gpu") and not gpus_of(start)):
         there = list(facts.gpus or ())
         outside = signs.has("container_without_gpu") or (facts.told is not None and facts.told.world == "docker")
         line = start.computes[0].text if start and start.computes else ""
@@ -334,7 +339,7 @@ def gpu_error_in_kernel(signs: Signs) -> Iterator[Finding]:
     """The kernel's GPU driver reports an error.
 
     Why: an Xid or a reset takes the GPU from running processes.
-    Seen: NVRM: Xid, "fallen off the bus", amdgpu: GPU reset.
+    Seen: NVRM: Xid, "fallen off the bus", "RmInitAdapter failed", amdgpu: GPU reset.
     Do: look the code up; power, heat, PCIe, driver.
     """
     found = signs.of("kernel:gpu_xid", "kernel:gpu_lost", "kernel:gpu_reset")

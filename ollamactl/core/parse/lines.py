@@ -78,8 +78,11 @@ _SYSLOG = re.compile(  # a name without a pid only where no line of the engine c
 )
 _DIRT = re.compile(rb"[\x1b\0]")
 _CUT_JSON = re.compile(rb'\{"log":"(?:[^"\\]|\\.)*"(?=\s*$)')  # docker's json-file, copied without what follows
+_UNHOSTED = re.compile(  # systemd's line of which host and name, or all before the name, were left out
+    rb"[\s`>]*(?:" + _STAMP + rb" (?=[\w@-]*ollama[\w@-]*\.service: [A-Z])|(?:\xe2\x80\xa6|\.\.\.)? ?systemd\[1\]: )"
+)
 _CUT = re.compile(  # a journal's line of which time and host were left out
-    rb"[\s`>]*ollama\[\d{1,9}\]: (?=time=|\[GIN\]|\d{4}/\d\d/\d\d |[a-z_]+: |Error: )"
+    rb"[\s`>]*(?:\xe2\x80\xa6|\.\.\.)? ?ollama\[\d{1,9}\]: (?=time=|\[GIN\]|\d{4}/\d\d/\d\d |[a-z_]+: |Error: )"
 )
 _COMPOSE = re.compile(rb"([A-Za-z0-9][\w.-]*) +\| ?")
 _STAMPED = re.compile(
@@ -297,6 +300,8 @@ class _Text:
         at: float | None = None
         if b"ollama[" in line[:40]:
             line = _CUT.sub(b"", line, count=1)
+        elif (b".service: " in line[:80] or b"systemd[1]" in line[:20]) and (found := _UNHOSTED.match(line)):
+            return Entry(number, line[found.end() :].decode("utf-8", "replace"), ident="systemd", manager=True)
         for _ in range(3):
             found = _COMPOSE.match(line) or _STAMPED.match(line)
             if found is None:

@@ -64,6 +64,7 @@ KERNEL: tuple[Row, ...] = (
     Row("oom_invoked", "invoked oom-killer", r"(?P<name>\S+) invoked oom-killer"),
     Row("gpu_xid", "NVRM: Xid", r"Xid \((?P<device>[^)]*)\): (?P<code>\d+)"),
     Row("gpu_lost", "GPU has fallen off the bus"),
+    Row("gpu_lost", "RmInitAdapter failed"),
     Row("driver_mismatch", "API mismatch", r"client has the version (?P<client>[\d.]+)"),
     Row("segfault", "segfault at", r"(?P<name>\S+)\[(?P<pid>\d+)\]: segfault"),
     Row("suspend", "PM: suspend"),

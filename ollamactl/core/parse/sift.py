@@ -20,7 +20,8 @@ _STEMS = re.compile(
     rb"|overwritten|undefined symbol|reached end|end of file|TensileLib|Tensile host"
     rb"|allocate|ouldn't find|magic|rchitecture|init failure|cuInit|cudaGet|cudaSet|permissions|/dev/kfd|mismatch"
     rb"|management lib|not running|respawning|could not"
-    rb"|too old|an iGPU|overflow|symbol lookup|may not be enabled|listen tcp|ollama/(?:runner/|llama|server\.)"
+    rb"|too old|an iGPU|overflow|pre-tokenizer|ggml type|of tensors|hyperparameters|newer version|communicate"
+    rb"|symbol lookup|may not be enabled|listen tcp|ollama/(?:runner/|llama|server\.)"
     rb"|is not compatible|exceed|corrupted|offset\+size|file bounds|architecture:|shared libraries|rocm library"
 )
 # What may be passed over without looking at the rest of the line: the chatter of a server at work and of a load.

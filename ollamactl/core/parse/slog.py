@@ -14,7 +14,10 @@ from datetime import datetime, timedelta, timezone
 from typing import NamedTuple
 
 # Console copies may lose the blanks between fields, so none is required here.
-_HEAD = re.compile(r"(?:time=(\d{4}-\d\d-\d\dT\S+?)\s*)?level=([A-Z]+(?:[+-]\d+)?)\s*(?:source=(\S*?)\s*)?msg=")
+_HEAD = re.compile(  # people put `…` for the time
+    r"(?:time=(\d{4}-\d\d-\d\dT\S+?|[^\s\d]\S{0,30}|)\s*)?"
+    r"level=([A-Z]+(?:[+-]\d+)?)\s*(?:source=(\S*?)\s*)?msg="
+)
 _PLAIN = re.compile(
     r"(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)(?:\.\d+)? (?:(\S+\.(?:go|s):\d+): )?(?:(DEBUG|INFO|WARN|ERROR)\s+)?(.*)", re.S
 )

@@ -49,7 +49,25 @@ def unwrapped(text: str) -> str:
     if said and all(line[:2] in ("  ", "\t") or line[:1] == "\t" for line in said):
         by = min(len(line) - len(line.lstrip(" \t")) for line in said)
         lines = [line[by:] if line.strip() else line for line in lines]
-    return "\n".join(lines)
+    return "\n".join(_unfolded(lines))
+
+
+_RECORD = re.compile(r"\blevel=(?:DEBUG|INFO|WARN|ERROR)\b")
+_KEY = r"(?:\"[\w .]+\"|[A-Za-z_][\w.]*)="
+_GOES_ON = re.compile(rf"[ \t]+{_KEY}\S|(?:{_KEY}(?:\"[^\"]*\"|\S+)\s*)+$")
+
+
+def _unfolded(lines: list[str]) -> list[str]:
+    """Records that were folded for the reader (the rest of their fields on lines of their own) as one line; the
+    others are left empty."""
+    record = -1
+    for n, line in enumerate(lines):
+        begins = _RECORD.search(line) is not None
+        if record >= 0 and not begins and _GOES_ON.match(line) and len(lines[record]) < LONGEST:
+            lines[record], lines[n] = f"{lines[record]} {line.strip()}", ""
+        elif line.strip():
+            record = n if begins else -1
+    return lines
 
 
 def named(lines: list[str]) -> bool:

@@ -159,7 +159,7 @@ def running_server_is_not_the_service(facts: Facts, signs: Signs = NO_SIGNS) -> 
             (f"process {one.pid}: {' '.join(one.argv)} ({one.cgroup})",),
             f"sudo kill {one.pid} && sudo systemctl restart {service.id if service else 'ollama'}",
         )
-    elif signs.has("by_hand_told"):
+    elif signs.has("by_hand_told") and not signs.has("models_gone", "lists_differ"):
         said = "a server started by hand reads nothing of the unit: it has another environment, home and models"
         yield Finding("warning", said, signs.lines("by_hand_told"), "sudo systemctl restart ollama")
     elif signs.has("two_servers"):

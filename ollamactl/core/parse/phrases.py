@@ -23,6 +23,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("outside_section", r"assignment outside of (?:a )?section"),
     Phrase("malformed_assignment", r"export\s+(?P<name>OLLAMA_\w+)\s*:\s*(?P<value>\S+)"),
     Phrase("malformed_assignment", r"export\s+(?P<name>OLLAMA_\w+)\s+=\s*(?P<value>\S+)"),
+    Phrase("malformed_assignment", r"Invalid environment assignment, ignoring: [\"']?(?P<name>OLLAMA_\w+)\s*[=:]?\s*(?P<value>[^\s\"']*)"),
     Phrase("malformed_assignment", r"environment\s*=\s*[\"']?(?P<name>OLLAMA_\w+)(?:\s+=\s*|\s*:\s*)(?P<value>[^\"'\s]+)"),
     Phrase("command_missing", r"\bollama: (?:command )?not found|command not found: ollama|['\"]ollama['\"] is not recognized|No such file or directory: ['\"]ollama['\"]|ollama: executable file not found|exec: \"?ollama\"?: (?:executable file )?not found"),
     Phrase("unit_masked", r"Unit ollama\S* is masked|Loaded: masked|unit file is masked"),
@@ -47,7 +48,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|GPUs? (?:\w+ ){0,3}(?:not|n't|no longer|never|isn't) (?:\w+ )?(?:used|utili[sz]ed|detected|found|recogni[sz]ed|visible|available|working)|GPU (?:usage|utili[sz]ation) (?:\w+ ){0,3}0 ?%|only (?:using|uses|used) (?:the )?CPU|runs? (?:\w+ )?on (?:the )?CPU again"
            r"|GPU (?:\w+ ){0,3}(?:lost|gone|disappear\w*|vanish\w*)|(?:fail\w*|stop\w*|refus\w*) (?:to )?work\w* with \W?(?:CUDA|ROCm|the GPU)"
            r"|no compatible GPUs were discovered"),
-    Phrase("after_reboot_cpu", r"after (?:a |the |every |each )?(?:re)?boot\b.*\b(?:cpu|gpu)"
+    Phrase("after_reboot_cpu", r"after (?:a |the |every |each )?(?:re)?boot\b.*\b(?:cpu|(?:no|not|never|without|loses?|lost|\w+n't)\b[^\n]{0,30}\bgpu)"
            r"|(?:GPU|card|CUDA|ROCm)\b[^\n]{0,60}(?:detected|found|recogni[sz]ed|used|works?)\b[^\n]{0,30}after (?:manually )?re-?start\w* (?:the )?(?:ollama|service)"
            r"|(?:not|n't|never|fails? to) (?:detect|find|see|use|recogni[sz]e)[^\n]{0,60}(?:GPU|card)\b[^\n]{0,60}(?:after|from|on|at|following) (?:an? |the |every |each )?(?:fresh |system |clean |cold )?(?:re)?boot\b"),
     # Windows in another language than English: protocol, address and port stand in brackets

@@ -41,7 +41,7 @@ CHATTER_PATTERN = (
 CHATTER = re.compile(CHATTER_PATTERN).match
 _SRV_FUNCTIONS = {b"  load_model", b"llama_server", b"send_error:  "[:12], b"  send_error", b"        main"}
 _NOISE = {b"cmn ", b"spec", b"\\tre", b"\\tdr", b"\\tto", b"\\tmi", b"\trep", b"\tdry", b"\ttop", b"\tmir"}
-_SLOT_WORDS = (b"shift", b"fail", b"exceed", b"rror", b"too large", b"too long")
+_SLOT_WORDS = (b"shift", b"input truncated", b"fail", b"exceed", b"rror", b"too large", b"too long")
 
 
 def wanted(line: bytes, at: int, end: int) -> bool:

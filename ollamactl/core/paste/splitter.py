@@ -24,6 +24,7 @@ _SHOW_ONLY = {
 }  # fmt: skip
 _PS_HEAD = re.compile(r"\s*NAME\s+ID\s+SIZE\s+PROCESSOR")
 _LISTEN = (
+    re.compile(r"\b(?:LISTEN|[Ll]isten(?:s|ing)? (?:only )?on|shows|bound to|binds to) +(?P<at>\[::1?\]|[\d.]+|localhost|\*):(?P<port>\d{2,5})(?P<name>)(?P<pid>)(?=\s*(?:$|[,.;)]| only| before| after| afterwards))"),
     re.compile(r"(?:tcp6?\s+)?LISTEN\s+\d+\s+\d+\s+(?P<at>\S+):(?P<port>\d+)\s+\S+(?:.*\(\(\"(?P<name>[^\"]+)\",pid=(?P<pid>\d+))?"),
     re.compile(r"tcp6?\s+\d+\s+\d+\s+(?P<at>\S+):(?P<port>\d+)\s+\S+\s+LISTEN(?:\s+(?P<pid>\d+)/(?P<name>\S+))?"),
     re.compile(r"(?P<name>\S+)\s+(?P<pid>\d+)\s+\S+.*TCP (?P<at>\S+):(?P<port>\d+) \(LISTEN\)"),
@@ -156,7 +157,7 @@ class Splitter:
             self.drop_ins += [f"{self.status['Drop-In']}/{name}" for name in found[1].split(", ")]
 
     def _listener(self, line: str) -> None:
-        if "LISTEN" not in line or len(line) > 400:
+        if not re.search(r"LISTEN|[Ll]isten|shows|bound to|binds to", line) or "version" in line or len(line) > 400:
             return
         for pattern in _LISTEN:
             found = pattern.search(line)

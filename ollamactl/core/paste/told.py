@@ -24,10 +24,10 @@ _STATUS = re.compile(r"(?<![\d.:/])(?P<status>200|403|404|499|500|502|503|504)(?
 _TOOK = re.compile(r"(?<![\w.:])(?P<n>\d+(?:\.\d+)?) ?(?P<unit>ms|µs|μs|us|ns|s|sec|seconds)\b|(?<![\w.:])(?P<go>(?:\d+h)?\d+m(?:\d+(?:\.\d+)?s)?)(?![\w])|(?<![\w.:])(?P<lone>\d+(?:\.\d+)?)(?= (?:to|and|–|-) ?\d)", re.I)
 _PATH = re.compile(r"/(?:api|v1)/(?:chat(?:/completions)?|generate|embed(?:dings)?|completions|embeddings|messages|responses)\b")
 _UNIT = re.compile(
-    r"(?P<exit>Main process exited, .+)|(?P<failed>Failed with result '?(?P<result>[a-z-]+)'?)|(?P<sched>Scheduled restart job.*)"
-    r"|(?P<exec>Failed at step EXEC .+)|(?P<limit>Start request repeated too quickly)"
+    r"(?P<exit>(?-i:[Mm])ain process exited, .+)|(?P<failed>Failed with result '?(?P<result>[a-z-]+)'?)|(?P<sched>Scheduled restart job.*)"
+    r"|(?P<exec>Failed at step EXEC .+)|(?P<old>holdoff time over, scheduling restart)|(?P<limit>Start request repeated too quickly)"
 )
-_EXIT = re.compile(r"(?:code=exited,? )?status=(?P<code>[1-9]\d*)/(?P<name>[A-Z_]+)")
+_EXIT = re.compile(r"(?:code=exited,? )?status=(?P<code>[1-9]\d*)/(?P<name>[A-Z_]+|n/a)")
 _STATUS_FIELD = re.compile(r"\s*(?:Process|Main PID|Active|Loaded|Drop-In): ")  # of `systemctl status`, which has a reader
 _RESULT = re.compile(r"\b(?:systemd )?result[ :='\"]+(?P<result>oom-kill|exit-code|core-dump|signal|timeout|start-limit-hit)\b", re.I)
 _BIND = re.compile(r"bind: (?:address already in use|Only one usage of each socket address|[^()（\n]{3,120}[(（][^()\n]{8,90}[)）])")
@@ -37,7 +37,7 @@ _UNNAMED = 'level=INFO source=server.go:1 msg="starting llama server" cmd="ollam
 
 def lines(text: str) -> list[str]:
     """The lines that the server, the engine or systemd would have printed for what the sentence names."""
-    found = [*_load(text), *_requests(text), *_unit(text)]
+    found = [*_load(text), *requests(text), *_unit(text)]
     if "listen tcp" not in text and (bound := _BIND.search(text)):
         found.append(f"Error: listen tcp 127.0.0.1:11434: {bound[0]}")
     if ": permission" not in text and (told := _NO_COLON.search(text)):
@@ -65,7 +65,8 @@ def _load(text: str) -> list[str]:
     return made
 
 
-def _requests(text: str) -> list[str]:
+def requests(text: str) -> list[str]:
+    """Lines of the access log, one for each duration that the sentence names."""
     path = _PATH.search(text)
     if "GIN" not in text and path is None:
         return []

@@ -19,7 +19,7 @@ from ollamactl.cli.common import (
     wait_option,
 )
 from ollamactl.core.feeds import Collector
-from ollamactl.core.queueing import Service
+from ollamactl.core.queueing import COUNTED, Service
 from ollamactl.errors import Exit, Failure
 from ollamactl.host.live import LiveHost
 from ollamactl.report import envelope
@@ -43,8 +43,8 @@ class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
         if isinstance(value, int):
             return value
         text = str(value)
-        if not (text.isascii() and text.isdigit() and int(text) <= 100_000):
-            self.fail(f"{value} is neither a number nor auto")
+        if not (text.isascii() and text.isdigit() and int(text) <= COUNTED):
+            self.fail(f"{value} is neither a number up to {COUNTED:,} nor auto")
         return int(text)
 
 
@@ -52,7 +52,7 @@ class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
 @click.argument("kind", type=click.Choice(["nginx"]))
 @click.option("--requests-in-flight", "slots", type=CountOrAuto(), default="auto", help="Served at once (auto: slots)")
 @click.option("--queue", type=CountOrAuto(), default="auto", help="May wait (auto: as the clients' patience allows).")
-@click.option("--per-client", type=click.IntRange(1, 100_000), help="Places of one client (default 1.5 × the slots).")
+@click.option("--per-client", type=click.IntRange(1, COUNTED), help="Places of one client (default 1.5 × the slots).")
 @click.option("--rate-per-client", "rate", type=click.IntRange(1, 10_000), default=10, help="Requests a second.")
 @click.option("--auth", type=click.Choice(["keys", "basic", "none"]), default="keys", help="How clients are known.")
 @click.option("--keys-file", default="/etc/ollamactl/front.keys", help="Lines KEY NAME; root's, mode 0600.")

@@ -14,7 +14,8 @@ import msgspec
 
 from ollamactl.core.facts import Record
 
-MOST = 100_000  # requests that a queue may ever hold
+COUNTED = 65_535  # nginx counts no further
+MOST = 65_000  # requests that a queue may ever hold: slots beside it are counted too
 
 
 class Service(Record, frozen=True, kw_only=True):
@@ -81,7 +82,7 @@ def room(patience: float, slots: int, of: Service, share: float = 0.95) -> Room:
     alone takes the patience. With equal replies of 10 s and 60 s of patience that is one in service and 5 behind it.
     """
 
-    rounds, over = 0, math.ceil(MOST / slots) + 1
+    rounds, over = 0, MOST // slots + 1
     while rounds + 1 < over:  # who waits behind more is done later
         middle = (rounds + over) // 2
         in_time = done_behind(middle, slots, of, share) <= patience

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from ollamactl.core.queueing import Service, done_behind, room
+from ollamactl.core.queueing import COUNTED, Service, done_behind, room
 from ollamactl.errors import Exit, Failure
 from ollamactl.platforms import templates
 
@@ -52,7 +52,7 @@ def queue_for(slots: int, of: Service | None, patience: float | None) -> int:
     """How many may wait: what the patience allows, or one for each slot where nothing is known."""
     if of is None or patience is None:
         return slots
-    return room(patience, slots, of).queue
+    return min(room(patience, slots, of).queue, COUNTED - slots)
 
 
 def silence(slots: int, queue: int, of: Service | None, patience: float | None) -> float:
@@ -77,6 +77,8 @@ def check(front: Front, override: bool = False) -> None:
             raise _usage(f"{path} is no plain absolute path")
     if not _SIZE.fullmatch(front.max_body):
         raise _usage(f"{front.max_body} is no size such as 32m")
+    if max(front.slots + front.queue, front.per_client) > COUNTED:
+        raise _usage(f"nginx counts {COUNTED:,} requests at most")
     if bool(front.certificate) != bool(front.certificate_key):
         raise _usage("a certificate and its key belong together")
     ports = [front.listen.rsplit(":", 1)[1], front.upstream.rsplit(":", 1)[1], front.inner.rsplit(":", 1)[1]]

@@ -56,7 +56,7 @@ def _demanded(found: Demand) -> list[str]:
     lines = []
     arrive = f"{per_second(found.rate)} arrive"
     if math.isinf(load.wait):
-        lines.append(f"{arrive}: {load.busy:.0%} of what the slots serve, so without a limit the queue only grows")
+        lines.append(f"{arrive}: {_busy(load.busy)} what the slots serve, so without a limit the queue only grows")
     else:
         lines.append(f"{arrive}: slots {load.busy:.0%} busy, {load.chance:.0%} have to wait, {seconds(load.wait)} on "
                      "average over all")  # fmt: skip
@@ -90,7 +90,7 @@ def _more(found: Demand) -> str:
 
 
 def _spread(variation: float) -> str:
-    return f", ± {variation:.0%}" if variation else ""
+    return f", ± {variation:.0%}" if variation >= 0.005 else ""
 
 
 def _share(share: float) -> str:
@@ -98,8 +98,15 @@ def _share(share: float) -> str:
 
 
 def per_second(rate: float) -> str:
-    """Requests a second, or a minute where they are few."""
-    return f"{rate:,.2g} requests/s" if rate >= 0.1 else f"{60 * rate:,.2g} requests/min"
+    """Requests a second, or in the shortest time in which it is not next to nothing."""
+    units = {"s": 1, "min": 60, "h": 3600, "day": 86400}
+    unit = next((u for u, seconds in units.items() if rate * seconds >= 0.1), "day")
+    value = rate * units[unit]
+    return f"{value:,.0f} requests/{unit}" if value >= 100 else f"{value:.2g} requests/{unit}"
+
+
+def _busy(share: float) -> str:
+    return f"{share:.0%} of" if share < 10 else f"{share:,.0f} times"
 
 
 def command(found: Demand) -> str:

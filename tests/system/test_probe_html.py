@@ -181,7 +181,7 @@ def test_it_is_drawn_whole(browser: Browser, report: Path, scheme: str, width: i
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_follow_the_scheme_and_can_be_told_apart(browser: Browser, report: Path, scheme: str) -> None:
-    browser.show(report, 1200, scheme)
+    browser.show(report, 400, scheme)  # every pixel of it is looked at below
     back = rgb(browser.eval("getComputedStyle(document.body).backgroundColor"))
     assert (light(back) > 0.5) == (scheme == "light")
     text = ["body", "dt", "th", ".soft"]

@@ -66,6 +66,8 @@ def test_what_changes_models_has_no_location(path: str) -> None:
         {"max_body": "32m; x"},
         {"max_body": "0"},
         {"certificate": "/etc/a.pem"},
+        {"queue": 65_534},
+        {"per_client": 65_536},
         {"inner": "127.0.0.1:11434"},
         {"inner": "192.0.2.1:11433"},
         {"upstream": "192.0.2.1:11434"},
@@ -91,6 +93,7 @@ def test_the_network_needs_tls_and_clients_that_are_known() -> None:
 def test_the_queue_follows_from_patience_and_service() -> None:
     assert nginx.queue_for(4, Service(mean=10.0), 60.0) == 20
     assert nginx.queue_for(4, None, 60.0) == 4
+    assert 60_000 < nginx.queue_for(600, Service(mean=0.001), 86400.0) + 600 <= 65_535
     assert nginx.retry_after(4, Service(mean=10.0)) == 3
     assert [nginx.fair_share(n, n) for n in (1, 2, 3, 4, 8)] == [1, 3, 4, 6, 12]
 

@@ -17,7 +17,7 @@ from ollamactl.cli import plan as command
 from ollamactl.core.queueing import Service, demand
 from ollamactl.errors import Failure
 from ollamactl.host import loads, measured
-from ollamactl.report.queue import queue_data, show_queue
+from ollamactl.report.queue import per_second, queue_data, show_queue
 from ollamactl.report.text import Terminal
 from tests.engine.models import write
 from tests.probes import probe
@@ -111,6 +111,20 @@ def test_what_is_said_of_a_demand() -> None:
     assert "nobody may wait" in none and "no number of slots" in text(demand(5.0, 4, LONG, rate=1e5))
     once = text(demand(60.0, 4, LONG), msgspec.structs.replace(SEEN, samples=20))
     assert "20 replies of qwen3:8b, 4 at once, measured" in once
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [(2.0, "2 requests/s"), (0.4, "0.4 requests/s"), (0.05, "3 requests/min"), (1e-4, "0.36 requests/h"),
+     (1e-6, "0.086 requests/day"), (256_000.0, "256,000 requests/s"), (1e6, "1,000,000 requests/s")],
+)  # fmt: skip
+def test_rates_are_written_out(rate: float, said: str) -> None:
+    assert per_second(rate) == said
+
+
+def test_a_flood_is_told_in_times() -> None:
+    assert "1,000,000 times what the slots serve" in text(demand(60.0, 4, LONG, rate=4e5))
+    assert "250% of what the slots serve" in text(demand(60.0, 4, LONG, rate=1.0))
 
 
 SEEN = measured.Measured(at=1.79e9, model="qwen3:8b", clients=4, slots=4, mean=10.0, variation=0.3, samples=20)

@@ -24,6 +24,7 @@ class Part(NamedTuple):
     blocks: tuple[int, ...]
     hosted: frozenset[int] = frozenset()
     hosted_experts: frozenset[int] = frozenset()
+    guests: tuple[int, ...] = ()  # blocks of other devices with experts on the host, which it evaluates too
     output: bool = True
     first: bool = True  # it gets the embeddings, and with them what depends on these
     copies: int = 1  # of every input: 4 where devices work as a pipeline

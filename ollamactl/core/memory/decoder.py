@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ollamactl.core.memory import altup, cached, encoder, gemma
 from ollamactl.core.memory.blocks import decoded
 from ollamactl.core.memory.builder import Builder, Part
+from ollamactl.core.memory.feed_forward import guests
 from ollamactl.core.memory.graph import ALIGNMENT, HOST_ALIGNMENT, Tensor, in_parts, peak, with_inputs
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ def _built(b: Builder) -> Builder:
         cur = _ended(b, cur)
     cur.output = True
     b.nodes.expand(cur)
+    for number in b.part.guests[:3]:  # more of them use the same room
+        b.number, b.hosted, b.hosted_experts, b.rows = number, False, True, b.tok
+        guests(b, b.hyper.block_tensors[number])
     return b
 
 
@@ -125,7 +129,7 @@ def _laid_out(b: Builder) -> int:
     known = {id(t) for t in (*b.inputs, *ready)}
     nodes = [n for n in b.nodes.nodes if id(n) not in known]
     known -= {id(t) for t in ready}
-    if b.part.hosted or b.part.hosted_experts:
+    if b.part.hosted or b.part.hosted_experts or b.part.guests:
         return peak(in_parts(nodes, b.inputs))
     if b.on_host:
         first = list({id(s): s for node in nodes for s in node.sources if id(s) in known}.values())  # as asked for

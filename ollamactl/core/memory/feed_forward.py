@@ -59,9 +59,22 @@ def _shared(b: Builder, cur: Tensor, block: Block) -> Tensor:
 
 def experts(b: Builder, cur: Tensor, block: Block, *, logits: Tensor | None = None, width_out: int = 0) -> Tensor:
     """The mixture of experts. `logits`: of the router, if it does not see `cur`; `width_out`: of what comes out."""
-    e, rows, used = width_out or b.hyper.embedding, b.rows, _used(b)
     picked, weights = _weighed(b, logits or router(b, cur, block), block)
     b.nodes.expand(weights)
+    return _evaluated(b, cur, picked, weights, block, width_out or b.hyper.embedding)
+
+
+def guests(b: Builder, block: Block) -> Tensor:
+    """The experts of a block on another device, with their matrices on the host: the rows come from there."""
+    e, rows = b.hyper.embedding, b.rows
+    cur, picked = b.new_input(F * e * rows), b.new_input(4 * block.experts * rows)
+    weights, residual = b.new_input(F * _used(b) * rows), b.new_input(F * e * rows)
+    residual.layout = (e, rows)
+    return b.nodes.expand(b.add(_evaluated(b, cur, picked, weights, block, e), residual))
+
+
+def _evaluated(b: Builder, cur: Tensor, picked: Tensor, weights: Tensor, block: Block, e: int) -> Tensor:
+    rows, used = b.rows, _used(b)
     cur = b.view(cur, ("cur3", rows))
     first = b.hyper.family.expert_rows  # llama4 weighs what goes in, not what comes out
     if first:

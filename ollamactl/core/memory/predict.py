@@ -171,7 +171,7 @@ def flash(hyper: Hyper, request: Request, devices: tuple[Device, ...]) -> bool:
 
 
 def _cuda_has_kernel(hyper: Hyper) -> bool:
-    for layer in hyper.layers:
+    for layer, _ in hyper.groups:
         if not layer.heads or not layer.k:
             continue
         key, value = (
@@ -225,6 +225,9 @@ def predict(hyper: Hyper, request: Request, devices: tuple[Device, ...], layout:
 
 def _weights(hyper: Hyper, layout: Layout) -> list[Term]:
     w = hyper.weights
+    kind: Kind = "exact" if hyper.known else "modelled"
+    if layout.devices == 1 and not layout.spilled:
+        return [Term("weights", HOST, w.input, kind), Term("weights", layout.layers[0], w.device, kind)]
     sums: dict[int, int] = {HOST: w.input}
     for i, device in enumerate(layout.layers[:-1]):
         at = sums.get(device, w.other if device != HOST else 0)
@@ -240,7 +243,6 @@ def _weights(hyper: Hyper, layout: Layout) -> list[Term]:
         sums[HOST] += w.output - w.tied  # a tied output is not copied where its original is
     else:
         sums[last] = sums.get(last, 0) + w.output
-    kind: Kind = "exact" if hyper.known else "modelled"
     return [Term("weights", device, size, kind) for device, size in sorted(sums.items()) if size]
 
 
@@ -290,8 +292,6 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[
             size = _built(hyper, graph, layout, device, pipeline) if devices > 1 or spilled else buffers.device
         if size is None:
             size = _estimated(hyper, graph, layout, device, buffers.device, pipeline, spilled)
-        if device == 0:
-            size += _lent(hyper, graph, layout)
         mixed = len(used) > 1 and (hyper.family.streams or recurrent.mixes_devices(hyper, layout.layers[:-1]))
         if mixed or (len(used) > 1 and not buffers.built):  # what several devices copy is only estimated
             limits = Band(limits.below, max(limits.above, SEVERAL))
@@ -305,10 +305,13 @@ def _built(hyper: Hyper, graph: Graph, layout: Layout, device: int, pipeline: bo
     """A device's buffer by the graph of its part. Blocks in host memory are evaluated by the first device."""
     places = layout.layers[:-1]
     hosted = frozenset(i for i, d in enumerate(places) if d == HOST) if device == 0 else frozenset()
+    last = len(places) - 1 if graph.slots < OFFLOADED else None  # its few rows are evaluated on the host
+    lent = sorted(layout.lent) if device == 0 else []
     part = Part(
         blocks=tuple(i for i, d in enumerate(places) if d == device or (device == 0 and d == HOST)),
         hosted=hosted,
-        hosted_experts=frozenset(i for i in layout.lent if device == places[i] == 0),
+        hosted_experts=frozenset(i for i in lent if places[i] == 0),
+        guests=tuple(i for i in lent if places[i] > 0 and i != last),
         output=layout.layers[-1] == device,
         first=device == places[0] or bool(hosted),
         copies=COPIES if pipeline else 1,
@@ -333,20 +336,6 @@ def _estimated(
     return size
 
 
-def _lent(hyper: Hyper, graph: Graph, layout: Layout) -> int:
-    """Experts on the host whose block is on a later device are evaluated by the first one all the same: a matrix at a
-    time, two if nothing else has left room there. For the few rows of a last block the host does it."""
-    last = len(layout.layers) - 2
-    matrices = [
-        hyper.weights.largest[i] for i in layout.lent
-        if layout.layers[i] > 0 and (i != last or graph.slots >= OFFLOADED)
-    ]  # fmt: skip
-    if not matrices:
-        return 0
-    alone = 0 not in layout.layers and HOST not in layout.layers
-    return (1 + alone) * max(matrices) + 4 * compute.tokens(graph) * hyper.embedding
-
-
 def _share(hyper: Hyper, graph: Graph, layout: Layout, device: int, full: int) -> int:
     """A device that has only the last block computes its feed-forward for the rows that are put out, not for all."""
     if sum(d == device for d in layout.layers[:-1]) != 1 or layout.layers[-2] != device:
@@ -358,7 +347,7 @@ def _borrowed(hyper: Hyper, graph: Graph, layout: Layout) -> int:
     """What a device borrows for large batches: the largest matrix left on the host is copied over (op offload)."""
     w = hyper.weights
     largest = max(
-        (w.largest[i] for i, d in enumerate(layout.layers[:-1]) if d == HOST or i in layout.host_experts), default=0
+        (w.largest[i] for i, d in enumerate(layout.layers[:-1]) if d == HOST or i in layout.lent), default=0
     )
     if layout.layers[-1] == HOST:
         largest = max(largest, w.output_largest if graph.slots >= OFFLOADED else 0)

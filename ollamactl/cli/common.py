@@ -114,6 +114,8 @@ def chosen_unit(collector: Collector) -> str:
         host = collector.get("system")
         if host is not None and host.os == "darwin":
             hint = "brew services start ollama, or open Ollama.app; another name? --unit NAME"
+        elif host is not None and host.init not in ("", "systemd"):
+            hint = "start it (ollama serve); one in a container is looked at on the container's host"
         raise Failure(
             f"no Ollama service was found: {missing.detail}",
             hint=hint,

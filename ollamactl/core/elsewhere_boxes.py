@@ -10,8 +10,11 @@ from ollamactl.core.facts import Compose, Container, Facts, Install
 from ollamactl.core.parse.quoting import quote_environment
 from ollamactl.core.plan import Request
 
-# What Ollama's own image sets: no one gave it to a container.
-OF_THE_IMAGE = ("PATH", "LD_LIBRARY_PATH", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES", "HOME", "container")
+# What Ollama's own image, or podman, sets: no one gave it to a container.
+OF_THE_IMAGE = (
+    "PATH", "LD_LIBRARY_PATH", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES", "HOME", "HOSTNAME", "TERM",
+    "container",
+)  # fmt: skip
 # Networks that an engine takes by itself.
 USUAL_NETWORKS = ("", "bridge", "default", "podman", "slirp4netns", "pasta")
 

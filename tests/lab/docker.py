@@ -17,6 +17,9 @@ from .machine import CHECKOUT, Machine
 
 PACKAGES = ("docker.io", "docker-cli", "containerd", "runc")  # docker-cli is one of its own since Debian 13
 IMAGE = "ollama/ollama:lab"
+# What makes the image one of Ollama.
+CHANGES = ('ENTRYPOINT ["/usr/local/bin/ollama"]', 'CMD ["serve"]', "ENV OLLAMA_HOST=0.0.0.0:11434",
+           f"ENV OLLAMA_MODELS={ollama.MODELS}")  # fmt: skip
 # runc makes a session keyring, and keeps devices from containers by a BPF program.
 NSPAWN = ("--system-call-filter=@keyring bpf", "--capability=all")
 
@@ -76,9 +79,7 @@ for link in bin lib lib64 sbin; do ln -sfn usr/$link /tmp/image/$link; done
     while machine.run(["docker", "version"], check=False).returncode:
         assert time.monotonic() < until, machine.run(["journalctl", "-u", "docker", "-n", "30"]).stdout
         time.sleep(0.1)
-    changes = ['ENTRYPOINT ["/usr/local/bin/ollama"]', 'CMD ["serve"]', "ENV OLLAMA_HOST=0.0.0.0:11434",
-               f"ENV OLLAMA_MODELS={ollama.MODELS}"]  # fmt: skip
-    words = " ".join(f"--change {shlex.quote(c)}" for c in changes)
+    words = " ".join(f"--change {shlex.quote(c)}" for c in CHANGES)
     machine.run(["bash", "-c", f"tar -C /tmp/image -c . | docker import {words} - {IMAGE}"])
 
 

@@ -110,8 +110,9 @@ def test_a_server_by_hand_is_read_from_the_file_that_it_writes_to(host: Machine)
         found = ollama.ctl_json(host, "doctor")["data"]["findings"]
         assert [f["check"] for f in found if f["severity"] != "info"] == []
         advice = ollama.ctl_json(host, "apply", "--parallel", "4")["data"]["advice"]
-        assert advice["steps"][0]["lines"] == [f"kill {facts['process']['pid']}",
-                                               "OLLAMA_NUM_PARALLEL=4 ollama serve"]  # fmt: skip
+        start = f"OLLAMA_MODELS={ollama.MODELS} OLLAMA_NUM_PARALLEL=4 ollama serve"  # it had the models from its shell
+        assert advice["steps"][0]["lines"] == [f"kill {facts['process']['pid']}", start]
+        assert advice["undo"][-1] == start.replace("PARALLEL=4", "PARALLEL=3")
     finally:
         run(host, "kill", pid)
 

@@ -228,6 +228,27 @@ history:
   description: Number of the change in the host's history, for C(ollamactl rollback).
   returned: always
   type: raw
+advice:
+  description:
+    - What to type where the server is nothing that C(ollamactl) changes, such as a container of C(docker run); nothing
+      was touched then.
+  returned: when there is such
+  type: dict
+  contains:
+    way:
+      description: How the server runs.
+      type: str
+    said:
+      description: Why it is not changed.
+      type: str
+    steps:
+      description: What to do, each in words, with lines to type or to put into a file.
+      type: list
+      elements: dict
+    undo:
+      description: Lines that take it back.
+      type: list
+      elements: str
 errors:
   description: What was refused or went wrong, each with an id and a hint.
   returned: always
@@ -240,6 +261,7 @@ open_transaction:
 """
 
 import os
+import re
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
@@ -259,6 +281,9 @@ FLAGS = {
 LISTS = {"unset": "--unset", "release": "--release", "models": "--model", "override": "--override"}
 
 
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
 def text(value):
     """A value as Ollama reads it: YAML's booleans are 1 and 0 there."""
     if isinstance(value, bool):
@@ -266,20 +291,32 @@ def text(value):
     return str(value)
 
 
+def variables(module, option):
+    """Names and texts of settings or secrets, in order. Fails the task for what is no variable."""
+    found = []
+    for name, value in sorted(module.params[option].items()):
+        if not NAME.match(name):
+            module.fail_json(msg="%s: %r is no name of a variable" % (option, name))
+        if value is None:
+            module.fail_json(msg="%s: %s has no value; to make it absent name it in unset" % (option, name))
+        if isinstance(value, (dict, list)):
+            module.fail_json(msg="%s: the value of %s is a %s, not a text" % (option, name, type(value).__name__))
+        found.append((name, text(value)))
+    return found
+
+
 def arguments(module, folder):
     """The words of `apply`; secrets stand in files of `folder`."""
     params = module.params
     argv = ["%s=%s" % (flag, text(params[name])) for name, flag in FLAGS.items() if params[name] is not None]
-    for name, value in sorted(params["settings"].items()):
-        if value is None:
-            module.fail_json(msg="settings: %s has no value; to make it absent name it in unset" % name)
-        if text(value).startswith("@"):
-            module.fail_json(msg="settings: %s may not begin with @; put it in secrets" % name)
-        argv.append("--set=%s=%s" % (name, text(value)))
-    for name, value in sorted(params["secrets"].items()):
+    for name, value in variables(module, "settings"):
+        if value.startswith("@"):
+            module.fail_json(msg="settings: the value of %s may not begin with @; put it in secrets" % name)
+        argv.append("--set=%s=%s" % (name, value))
+    for name, value in variables(module, "secrets"):
         handle, path = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text(value))
+            file.write(value)
         argv.append("--set=%s=@%s" % (name, path))
     for name, flag in LISTS.items():
         argv += ["%s=%s" % (flag, item) for item in params[name]]
@@ -287,6 +324,13 @@ def arguments(module, folder):
     if params["drain"] is not None:
         argv.append("--drain=%s" % params["drain"])
     return argv
+
+
+def refuse_settings(module):
+    """Fails the task where settings stand beside V(state=absent), which takes all of them away."""
+    named = [name for name in (*FLAGS, "settings", "secrets", "unset", "release", "adopt") if module.params[name]]
+    if named:
+        module.fail_json(msg="state=absent takes everything away: %s can not stand beside it" % ", ".join(named))
 
 
 def diff(answer, secrets):
@@ -329,6 +373,8 @@ def result(module, answer, changed):
     found["changes"] = [c for c in found["changes"] if changed and (c["now"] != c["new"] or not c["new"])]
     if data.get("rows"):
         found["settings"] = data["rows"]
+    if data.get("advice"):
+        found["advice"] = data["advice"]
     if "diff" in data and changed:
         found["diff"] = diff(answer, module.params["secrets"])
     return found
@@ -345,6 +391,8 @@ def ended(module, answer):
         cli.REFUSED: "refused, nothing was touched: ",
     }.get(answer.code, "")
     said = answer.said or "; ".join(step["text"] for step in found["steps"] if not step["ok"])
+    if "advice" in found:
+        said = "%s (advice has what to type)" % found["advice"]["said"]
     module.fail_json(msg=before + (said or answer.status), **found)
 
 
@@ -377,6 +425,8 @@ def main():
         ),
         supports_check_mode=True,
     )
+    if module.params["state"] == "absent":
+        refuse_settings(module)
     path = cli.program(module)
     if path is None and module.check_mode:
         # The role that installs it has not run here: it only said what it would do.

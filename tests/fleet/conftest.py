@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.lab import debian
 from tests.lab.conftest import (  # noqa: F401
     pytest_collection_modifyitems,
     pytest_runtest_setup,
@@ -22,6 +23,8 @@ from .hosts import Fleet
 TOP = Path(__file__).resolve().parents[2]
 HOME = TOP / ".cache" / "fleet"
 HOSTS = {"alpha": "bookworm", "beta": "trixie", "gamma": "bookworm"}
+SMALLER = {"gamma": ["--cpu-affinity=0"]}  # it has one processor, the others have all
+OLDER = "ansible-core==2.18.*"
 
 
 @pytest.fixture(scope="session")
@@ -35,8 +38,25 @@ def deb() -> Path:
 def fleet() -> Iterator[Fleet]:
     shutil.rmtree(HOME, ignore_errors=True)
     HOME.mkdir(parents=True)
-    with Fleet(HOSTS, HOME) as found:
+    with Fleet(HOSTS, HOME, SMALLER) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def older() -> Path:
+    """Folder with the programs of the older ansible-core, in an environment of its own."""
+    venv = TOP / ".cache" / OLDER.replace("==", "-").removesuffix(".*")
+    if not (venv / "bin/ansible-playbook").exists():
+        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
+        subprocess.run([venv / "bin/python", "-m", "pip", "install", "-q", OLDER], check=True, capture_output=True)
+    return venv / "bin"
+
+
+@pytest.fixture(scope="session")
+def python39() -> Path:
+    """Python 3.9 as a host may have it, of Debian 11."""
+    packages = ("python3.9-minimal", "libpython3.9-minimal", "libpython3.9-stdlib")
+    return debian.unpacked("bullseye", packages, TOP / ".cache" / "python3.9") / "usr/bin/python3.9"
 
 
 @pytest.fixture(scope="session")

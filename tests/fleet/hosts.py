@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -66,12 +65,11 @@ class Network:
 class Host:
     """One host: its name in the inventory, its address, its machine."""
 
-    def __init__(self, name: str, number: int, suite: str) -> None:
+    def __init__(self, name: str, number: int, suite: str, options: Sequence[str]) -> None:
         self.name, self.suite = name, suite
         self.address = f"10.213.0.{10 + number}"
-        self.machine = Machine(
-            root=debian.image(suite), nspawn=["--network-bridge=fleet", f"--hostname={name}"], size=2 << 30
-        )
+        own = ["--network-bridge=fleet", f"--hostname={name}"]
+        self.machine = Machine(root=debian.image(suite), nspawn=[*own, *options], size=2 << 30)
 
     def set_up(self, key: str) -> str:
         """Its network, sshd and Ollama, after the first boot; returns its public host key."""
@@ -124,12 +122,17 @@ WantedBy=multi-user.target
 class Fleet:
     """Hosts that are up, and a controller beside them."""
 
-    def __init__(self, names: Mapping[str, str], folder: Path) -> None:
-        """`names`: host → release of Debian. `folder`: the controller's home."""
-        self.folder = folder
+    def __init__(
+        self, names: Mapping[str, str], folder: Path, options: Mapping[str, Sequence[str]] | None = None
+    ) -> None:
+        """`names`: host → release of Debian. `folder`: the controller's home. `options`: host → words for nspawn."""
+        self.folder, options = folder, options or {}
         self.network = Network()
         ollama.stage()
-        self.hosts = {name: Host(name, number, suite) for number, (name, suite) in enumerate(names.items())}
+        self.hosts = {
+            name: Host(name, number, suite, options.get(name, ()))
+            for number, (name, suite) in enumerate(names.items())
+        }
 
     def __enter__(self) -> Fleet:
         try:
@@ -177,6 +180,3 @@ def _called(name: str, *args: int) -> None:
     if getattr(libc, name)(*args):
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
-
-
-PYTHON = Path(sys.executable)

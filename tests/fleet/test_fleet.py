@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,13 +15,13 @@ from typing import Any
 import pytest
 
 from ollamactl import __version__
+from ollamactl.core.sizing import AUTO_MOST
 from tests.lab import ollama
 
 from .control import Controller, Run, tasks
 from .hosts import Fleet
 
 pytestmark = pytest.mark.lab
-TOP = Path(__file__).resolve().parents[2]
 GATE = "/run/load-gate"
 PORT = "127.0.0.1:11500"
 
@@ -131,16 +129,38 @@ def test_what_only_looks_changes_nothing(fleet: Fleet, controller: Controller) -
     assert traces(fleet) == before
 
 
-def test_an_older_ansible_core(fleet: Fleet, controller: Controller) -> None:
-    venv = TOP / ".cache/ansible-2.18"
-    if not (venv / "bin/ansible-playbook").exists():
-        subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-        pip = [venv / "bin/python", "-m", "pip", "install", "-q", "ansible-core==2.18.*"]
-        subprocess.run(pip, check=True, capture_output=True)
-    older = controller_of_its_own(controller)
-    older.bin = venv / "bin"
+@pytest.mark.parametrize("core", ["this", "older"])
+def test_modules_run_on_python_3_9_of_the_target(
+    fleet: Fleet, controller: Controller, older: Path, python39: Path, core: str
+) -> None:
+    play = controller_of_its_own(controller)
+    play.bin = older if core == "older" else play.bin
+    before = fleet["alpha"].etc()
+    changes = {"settings": {"OLLAMA_ORIGINS": "https://a b"}, "secrets": {"HTTPS_PROXY": "http://u:p@10.213.0.1:1"}}
+    looks = [
+        {"ansible.builtin.setup": {"gather_subset": ["!all"], "filter": ["ansible_python_version"]}},
+        {"ollamactl.host.info": {}},
+        {"ollamactl.host.doctor": {"fail_on": "never"}},
+        {"ollamactl.host.plan": {"model": ollama.CHAT}},
+        {"ollamactl.host.config": changes},
+    ]
+    interpreter = f"ansible_python_interpreter={python39}"
+    run = play.play(tasks(*looks, hosts="alpha"), "-e", interpreter)
+    well(run)
+    facts = run.of("alpha", "ansible.builtin.setup")["ansible_facts"]
+    assert facts["ansible_python_version"].startswith("3.9.")
+    assert run.of("alpha", "ollamactl.host.info")["version"] and run.of("alpha", "ollamactl.host.plan")["plan"]
+    assert run.of("alpha")["status"] == "applied" and run.changed["alpha"] == 1
+    assert fleet["alpha"].environ()["OLLAMA_ORIGINS"] == "https://a b"
+    well(play.play(config(hosts="alpha", release=["OLLAMA_ORIGINS", "HTTPS_PROXY"]), "-e", interpreter))
+    assert fleet["alpha"].etc() == before
+
+
+def test_an_older_ansible_core(fleet: Fleet, controller: Controller, older: Path) -> None:
+    play = controller_of_its_own(controller)
+    play.bin = older
     before = traces(fleet)
-    run = older.play(role(parallel=2, models=[ollama.CHAT]), "--check", "--diff")
+    run = play.play(role(parallel=2, models=[ollama.CHAT]), "--check", "--diff")
     well(run)
     assert run.changed == dict.fromkeys(fleet.hosts, 0)
     assert traces(fleet) == before
@@ -148,10 +168,26 @@ def test_an_older_ansible_core(fleet: Fleet, controller: Controller) -> None:
 
 def test_what_is_refused_fails_and_touches_nothing(fleet: Fleet, controller: Controller) -> None:
     before = traces(fleet)
-    run = controller.play(config(hosts="alpha", settings={"OLLAMA_NUM_PARALEL": 4}))
-    found = run.of("alpha")
-    assert run.code == 2 and found["failed"] and not found["changed"] and found["exit_code"] == 6
-    assert found["errors"][0]["hint"] and "OLLAMA_NUM_PARALEL" in found["msg"]
+    wrong: dict[str, dict[str, Any]] = {
+        "'A=B' is no name of a variable": {"settings": {"A=B": "c"}},
+        "HTTPS_PROXY has no value": {"secrets": {"HTTPS_PROXY": None}},
+        "OLLAMA_ORIGINS is a list": {"settings": {"OLLAMA_ORIGINS": ["a"]}},
+        "may not begin with @": {"settings": {"OLLAMA_ORIGINS": "@/etc/shadow"}},
+        "a line end or NUL": {"settings": {"OLLAMA_ORIGINS": "a\nb"}},
+        "not a whole number": {"parallel": "--check"},
+        "parallel can not stand beside it": {"state": "absent", "parallel": "4"},
+        "no systemd unit": {"unit": "--help", "parallel": "4"},
+        "OLLAMA_NUM_PARALEL": {"settings": {"OLLAMA_NUM_PARALEL": 4}},
+    }
+    each = ({"ollamactl.host.config": options, "ignore_errors": True} for options in wrong.values())
+    run = controller.play(tasks(*each, hosts="alpha"))
+    well(run)
+    results = [r for r in run.results if r["action"] == "ollamactl.host.config"]
+    for (said, options), row in zip(wrong.items(), results, strict=True):
+        assert row["kind"] == "ignored" and said in row["result"]["msg"], (options, row)
+        assert not row["result"].get("changed")
+    last = results[-1]["result"]
+    assert last["exit_code"] == 6 and last["errors"][0]["hint"]
     assert traces(fleet) == before
 
 
@@ -197,6 +233,7 @@ def test_the_report_names_what_has_drifted(fleet: Fleet, controller: Controller,
     drop = "/etc/systemd/system/ollama.service.d/zzz-someone.conf"
     fleet["beta"].machine.write(drop, "[Service]\nEnvironment=OLLAMA_NUM_PARALLEL=7\n")
     fleet["beta"].machine.run(["systemctl", "daemon-reload"])
+    ollama.api(fleet["beta"].machine, "/api/generate", {"model": ollama.CHAT, "stream": False, "keep_alive": "20m"})
     before = traces(fleet)
     run = controller.play("ollamactl.host.drift", "-e", profile, "-e", f"report={path}", "-e", "target=with_lost")
     rows = {row["host"]: row for row in json.loads(path.read_text())["hosts"]}
@@ -204,7 +241,12 @@ def test_the_report_names_what_has_drifted(fleet: Fleet, controller: Controller,
     assert sorted(name for name, row in rows.items() if not row["ok"]) == ["beta", "delta"]
     assert not rows["delta"]["reached"] and "ssh" in rows["delta"]["why"]
     assert rows["beta"]["mismatches"] and not rows["alpha"]["drifted"] and rows["beta"]["headroom"]["host_memory"] > 0
+    assert (rows["beta"]["slots_wanted"], rows["beta"]["models"], rows["beta"]["gpus"]) == (2, [ollama.CHAT], [])
+    only = controller.play("ollamactl.host.drift", "-e", profile, "-e", f"report={path}", "--limit", "alpha,gamma")
+    well(only)
+    assert sorted(row["host"] for row in json.loads(path.read_text())["hosts"]) == ["alpha", "gamma"]
     assert traces(fleet) == before
+    assert controller.play("ollamactl.host.drift", "-e", "target=none_such").code != 0
     fleet["beta"].machine.run(["rm", drop])
     fleet["beta"].machine.run(["systemctl", "daemon-reload"])
 
@@ -234,6 +276,22 @@ def test_a_host_that_goes_away_in_the_middle_is_found_restored(fleet: Fleet, con
     back = controller.play(tasks({"ollamactl.host.info": {}}, hosts="gamma"))
     well(back)
     assert back.of("gamma", "ollamactl.host.info")["open_transaction"] == ""
+
+
+def test_each_host_of_a_mixed_fleet_takes_what_fits_on_it(fleet: Fleet, controller: Controller) -> None:
+    counted = controller.play(tasks({"ansible.builtin.command": "nproc"}))
+    processors = {name: int(counted.of(name, "ansible.builtin.command")["stdout"]) for name in fleet.hosts}
+    assert processors["gamma"] == 1 < processors["alpha"], "hosts of two kinds"
+    run = controller.play("ollamactl.host.mixed", "-e", f"model={ollama.CHAT}")
+    well(run)
+    # Without a GPU, and with a small model, the processors are what is short.
+    assert slots(fleet) == {name: str(min(count, AUTO_MOST)) for name, count in processors.items()}
+    for name in fleet.hosts:
+        rows = {row["name"]: row["layers"] for row in run.of(name)["settings"]}
+        assert rows["OLLAMA_NUM_PARALLEL"]["runner"] == f"-np {slots(fleet)[name]}"
+    again = controller.play("ollamactl.host.mixed", "-e", f"model={ollama.CHAT}")
+    well(again)
+    assert again.changed == dict.fromkeys(fleet.hosts, 0)
 
 
 def test_absent_takes_everything_away(fleet: Fleet, controller: Controller) -> None:

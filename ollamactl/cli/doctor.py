@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -13,10 +15,12 @@ import msgspec
 from ollamactl.cli.common import color_option, from_option, json_option, unit_option
 from ollamactl.cli.folder import Joined, is_collection, join
 from ollamactl.cli.sources import open_source, text_facts
+from ollamactl.core.about import files_in, files_of, names_in, report_about
 from ollamactl.core.checks import CHECKS, Check, Report, run
 from ollamactl.core.checks.base import ORDER
 from ollamactl.core.facts import Facts
 from ollamactl.core.feeds import FEEDS, Collector
+from ollamactl.core.feeds.surroundings import model_files
 from ollamactl.errors import Exit, Failure
 from ollamactl.report import envelope, findings
 from ollamactl.report.text import Terminal
@@ -51,7 +55,12 @@ def kept_ignores(path: Path = IGNORE) -> dict[str, str]:
 @click.command(short_help="Say what is wrong with this host, with the evidence and the remedy.")
 @from_option
 @unit_option
-@click.option("--model", metavar="NAME", default="", help="Look at findings about this model only.")
+@click.option(
+    "--model",
+    metavar="NAME",
+    default="",
+    help="Findings that this model is the reason of; of the host, its errors only.",
+)
 @click.option("--only", metavar="ID", multiple=True, help="Run this check only (may be given several times).")
 @click.option("--ignore", metavar="ID", multiple=True, help="Count a finding and do not report it.")
 @click.option(
@@ -92,14 +101,13 @@ def doctor(
         _keep(keep_ignore)
     began = time.monotonic()
     joined = join(Path(source)) if source not in (None, "-") and is_collection(Path(source or "")) else None
-    facts = gather(source, unit) if joined is None else text_facts(joined.text, str(source))
+    facts, files = gather(source, unit, model) if joined is None else (text_facts(joined.text, str(source)), ())
     ignored = kept_ignores() if source is None else {}
     ignored |= dict.fromkeys(ignore, "--ignore")
-    report = run(facts, only=only, ignore=ignored)
+    judge = functools.partial(run, only=only, ignore=ignored)
+    report = judge(facts) if not model else _about(facts, model, files, judge)
     if joined is not None:
         report = _placed(report, facts, joined)
-    if model:
-        report = _about(report, facts, model)
     took = time.monotonic() - began
     code = verdict(report, fail_on)
     if html:
@@ -111,17 +119,17 @@ def doctor(
     return code
 
 
-def gather(source: str | None, unit: str) -> Facts:
-    """Facts of this host, of a bundle, or of a text."""
+def gather(source: str | None, unit: str, model: str = "") -> tuple[Facts, tuple[str, ...]]:
+    """Facts of this host, of a bundle, or of a text; and the files of a model, where they can be asked for."""
     opened = open_source(source, unit)
     if opened.facts is not None:
-        return opened.facts
+        return opened.facts, ()
     collector = Collector(opened.host, unit, thorough=True)
     facts = collector.facts(ALL, taken=time.time(), origin=opened.origin)
     missing = facts.why("service")
     if facts.service is None and missing.kind == "unasked" and "several" in missing.detail:
         raise Failure(missing.detail, hint="name one: --unit NAME", code=Exit.USAGE, id="several_units")
-    return facts
+    return facts, model_files(collector, model) if model else ()
 
 
 def _placed(report: Report, facts: Facts, joined: Joined) -> Report:
@@ -137,9 +145,7 @@ def _placed(report: Report, facts: Facts, joined: Joined) -> Report:
         shown = found[0].rsplit(":", 2)[0]
         return f"{file}:{at}: {'' if re.fullmatch(name, shown) else shown + ': '}{text[found.end() :]}"
 
-    findings = (
-        msgspec.structs.replace(f, evidence=tuple(placed(one) for one in f.evidence)) for f in report.findings
-    )
+    findings = (msgspec.structs.replace(f, evidence=tuple(placed(one) for one in f.evidence)) for f in report.findings)
     return msgspec.structs.replace(report, findings=tuple(findings))
 
 
@@ -153,17 +159,21 @@ def verdict(report: Report, fail_on: str) -> Exit:
     return Exit.OK
 
 
-def _about(report: Report, facts: Facts, model: str) -> Report:
-    """Findings that name the model (or its file), and those about the host as a whole."""
-    files = [r.model for r in facts.runners or () if r.name == model]
-    words = [model, *(f.rsplit("/", 1)[-1][:19] for f in files)]
-    others = ({m.name for m in facts.loaded or ()} | {m.name for m in facts.installed or ()}) - {model}
-
-    def belongs(text: str) -> bool:
-        return any(w in text for w in words) or not any(o in text for o in others)
-
-    kept = tuple(f for f in report.findings if belongs(" ".join((f.summary, *f.evidence))))
-    return msgspec.structs.replace(report, findings=kept)
+def _about(facts: Facts, model: str, files: tuple[str, ...], judge: Callable[[Facts], Report]) -> Report:
+    """Findings that this model is the reason of. Raises Failure where nothing tells which model that is."""
+    names, known_files = names_in(facts), files_in(facts)
+    full = model if ":" in model.rsplit("/", 1)[-1] else f"{model}:latest"
+    name = full if full in names else model
+    its = frozenset(files) | files_of(facts, name)
+    if not its and name in names and not known_files:
+        its = frozenset((name,))  # it was never to be loaded
+    if its:
+        return report_about(facts, name, its, judge)
+    shown = sorted({*names, *(f.rsplit("/", 1)[-1][:19] for f in known_files)})
+    near = difflib.get_close_matches(full, [s for s in shown if s != name], 1)
+    hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(shown[:6]) or 'none'}"
+    said = f"which of the files that were loaded is {name} is not told" if name in names else f"no model {model} here"
+    raise Failure(said, hint=hint, code=Exit.UNSEEN, id="model_not_found")
 
 
 def _keep(pairs: tuple[str, ...]) -> None:

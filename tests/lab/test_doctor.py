@@ -290,6 +290,7 @@ def test_fault_is_named_first_and_its_remedy_cures(lab: Machine, fault: str) -> 
     found = data["findings"]
     assert found and found[0]["check"] == check, [(f["severity"], f["check"], f["summary"]) for f in found]
     assert found[0]["severity"] != "info" and found[0]["evidence"] and found[0]["remedy"]
+    assert from_bundle(lab) == [(f["check"], f["severity"]) for f in found]
     if fault in CURES:
         paste(lab, found[0]["remedy"], CURES[fault])
         ollama.wait_answer(lab)
@@ -332,13 +333,26 @@ def test_exit_codes_ignore_and_only(lab: Machine) -> None:
     assert ctl(lab, "doctor", "--fail-on", "warning").returncode == 0
 
 
-def test_bundle_gives_the_same_findings(lab: Machine) -> None:
-    edited(lab)
-    here = [(f["check"], f["severity"]) for f in report(lab)["findings"]]
-    assert ctl(lab, "bundle", "/var/tmp/host.tar.gz").returncode == 0
-    there = [(f["check"], f["severity"]) for f in report(lab, "--from", "/var/tmp/host.tar.gz")["findings"]]
-    lab.run(["rm", "/var/tmp/host.tar.gz"])
-    assert there == here
+def from_bundle(machine: Machine) -> list[tuple[str, str]]:
+    """What is found in the host's bundle."""
+    assert ctl(machine, "bundle", "/var/tmp/host.tar.gz").returncode == 0
+    found = report(machine, "--from", "/var/tmp/host.tar.gz")["findings"]
+    machine.run(["rm", "/var/tmp/host.tar.gz"])
+    return [(f["check"], f["severity"]) for f in found]
+
+
+def test_what_lies_between_the_ends_of_a_long_journal_is_seen(lab: Machine) -> None:
+    killed(lab)
+    ask(lab)
+    chatter = "slot print_timing: id  0 | task 7 |        eval time =     175.89 ms"
+    folder = "/sys/fs/cgroup$(systemctl show -p ControlGroup --value ollama)"  # whose lines count as the unit's
+    inside = f"echo \\$\\$ > {folder}/cgroup.procs; exec systemd-cat -t ollama"
+    sh(lab, f"yes '{chatter}' | head -6000 | sh -c \"{inside}\"; journalctl --sync")
+    assert lab.run(["bash", "-c", "journalctl -u ollama -o cat -n 4000 | grep -c 'signal: killed'"], check=False).stdout == "0\n"
+    data = report(lab)
+    assert data["findings"][0]["check"] == "runner_killed" and data["judged"]["log"]["gap"] == ""
+    assert data["judged"]["log"]["lines"] < 4000  # the chatter was left out before it was printed
+    assert from_bundle(lab) == [(f["check"], f["severity"]) for f in data["findings"]]
 
 
 def test_without_root_it_says_what_it_could_not_see(lab: Machine) -> None:

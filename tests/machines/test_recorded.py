@@ -125,3 +125,14 @@ def test_verify_says_why_no_model_is_loaded() -> None:
     assert not judged.mismatches and any("insufficient memory" in n.text for n in judged.notes)
     facts, _ = report("01-defaults")
     assert not judge(facts, {}).notes
+
+
+def without_the_last_runner(machine: Recorded) -> None:
+    machine.data["runners"] = machine.data["runners"][:-1]
+
+
+@pytest.mark.parametrize("scenario", ["01-defaults", "16b-maxloaded-default-two-models"])
+def test_a_killed_runner_is_seen_before_the_server_notices(scenario: str) -> None:
+    """/api/ps goes on listing its model, and the journal says nothing until the next request."""
+    _, found = report(scenario, without_the_last_runner)
+    assert found.findings[0].check == "runner_killed" and "gemma3:270m" in found.findings[0].summary

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, gib, times
-from ollamactl.core.facts import Facts, HostMemory, LogEvent, Service, Start
+from ollamactl.core.facts import Facts, HostMemory, LoadedModel, LogEvent, Service, Start
 from ollamactl.core.needs import Given, Signs
 from ollamactl.core.parse.engine import parse_size
+from ollamactl.core.runners import model_of
 
 OOM = ("alloc_failed", "out_of_memory")
 
@@ -223,7 +224,7 @@ def vram_recovery_warning_benign(signs: Signs, facts: Facts) -> Iterator[Finding
         )
 
 
-@check(weight=60)
+@check(weight=60, explains=("runner_crash_on_load",))
 def runner_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
     """A runner died by a signal; /api/ps may still list its model.
 
@@ -240,20 +241,24 @@ def runner_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
             signs.lines("runner_killed"),
             "sudo journalctl -k -b --grep 'Killed process'",
         )
-    elif (
-        facts.loaded
-        and facts.runners == ()
-        and facts.process is not None
-        and facts.start is not None
-        and facts.start.loads
-    ):
-        names = ", ".join(m.name for m in facts.loaded)
+    elif (gone := _without_runner(facts)) and facts.process is not None and facts.start is not None:
+        there = len(facts.runners or ())
+        names, count = ", ".join(m.name for m in gone), f"only {there}" if there else "no"
         yield Finding(
             "warning",
-            f"/api/ps lists {names}, but no runner is there: it was killed or is gone",
-            (f"processes: no child of pid {facts.process.pid} serves a model", facts.start.loads[-1].text),
-            f"ollama stop {facts.loaded[0].name}",
+            f"/api/ps lists {names}, but {count} runner is there: it was killed or is gone",
+            (f"processes: {count} child of pid {facts.process.pid} serves a model", facts.start.loads[-1].text),
+            f"ollama stop {gone[0].name}",
         )
+
+
+def _without_runner(facts: Facts) -> list[LoadedModel]:
+    """Models that /api/ps lists and no process serves; where files do not tell which, all of them."""
+    loaded, runners = facts.loaded or (), facts.runners
+    if runners is None or len(runners) >= len(loaded) or facts.start is None or not facts.start.loads:
+        return []
+    served = {m.name for r in runners if (m := model_of(r, facts)) is not None}
+    return [m for m in loaded if m.name not in served]
 
 
 @check(weight=18)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ollamactl.core import settings
 from ollamactl.core.facts import (
     InstalledModel,
@@ -45,10 +47,13 @@ def client_address(value: str) -> str:
     return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
 
 
-def _api(c: Collector, path: str) -> bytes:
+def _api(c: Collector, path: str, **body: str) -> bytes:
+    """A reply of the server; with a `body` the request is a POST."""
     if (has := c.get("service")) is not None and not has.main_pid:
         raise Unknown(Missing("absent", f"{has.id} is {has.active_state}: no server to ask"))
-    return c.body(http(f"http://{c.need('address')}{path}", inside=_inside(c)))
+    said = msgspec.json.encode(body).decode() if body else ""
+    method = "POST" if body else "GET"
+    return c.body(http(f"http://{c.need('address')}{path}", method=method, body=said, inside=_inside(c)))
 
 
 def _inside(c: Collector) -> int:
@@ -81,3 +86,11 @@ def loaded(c: Collector) -> tuple[LoadedModel, ...]:
 @feed
 def installed(c: Collector) -> tuple[InstalledModel, ...]:
     return api.installed(_api(c, "/api/tags"))
+
+
+def shown(c: Collector, name: str) -> str:
+    """The file of a model as the server tells it; empty where it knows none, or does not answer."""
+    try:
+        return api.model_file(_api(c, "/api/show", model=name))
+    except Unknown:
+        return ""

@@ -113,8 +113,9 @@ def _thorough(c: Collector, service: Service, sources: tuple[Source, ...]) -> Lo
     gap = _gap(all_of_it)
     if not gap:
         return _parsed([all_of_it.body or b""], where="journal", unit=service.id)
-    head = all_of_it.body or c.body(sources[0])
-    parsed = _parsed(journal.joined(head, c.body(sources[1])), where="journal", unit=service.id)
+    if not all_of_it.body:
+        return msgspec.structs.replace(_ends(c, service, sources), gap=gap)
+    parsed = _parsed(journal.joined(all_of_it.body, c.body(sources[1])), where="journal", unit=service.id)
     return msgspec.structs.replace(parsed, gap=gap)
 
 
@@ -143,9 +144,10 @@ def _last_lines(c: Collector) -> tuple[Source, ...]:
     has: Service | None = c.known.get("service")
     if has is None or not has.invocation_id or "unit_files" not in c.known:
         return ()
-    if c.whole_log or c.thorough or ":" in c.unit:
+    if c.whole_log or ":" in c.unit:
         return ()
-    return log_sources(has, c.known["unit_files"])[1:]
+    _, *last = log_sources(has, c.known["unit_files"])
+    return (sifted(has),) if c.thorough and last else tuple(last)
 
 
 @ahead(_last_lines)

@@ -129,11 +129,11 @@ def _model_name(c: Collector, path: str) -> str:
     """The loaded model that a file belongs to: the only one, or the one whose manifest names the file's digest."""
     loaded: tuple[LoadedModel, ...] = c.get("loaded") or ()
     folder, slash, blob = path.rpartition("/blobs/")
-    found = [m.name for m in loaded if slash and blob.replace("-", ":", 1) in _layers(c, folder, m.name)]
+    found = [m.name for m in loaded if slash and blob.replace("-", ":", 1) in manifest_layers(c, folder, m.name)]
     return found[0] if found else ""
 
 
-def _layers(c: Collector, folder: str, name: str) -> tuple[str, ...]:
+def manifest_layers(c: Collector, folder: str, name: str) -> tuple[str, ...]:
     """Digests of the model layers in a model's manifest; empty where it can't be read."""
     parts, tag = name.rpartition(":")[0].split("/"), name.rpartition(":")[2]
     full = [*("registry.ollama.ai", "library")[: max(0, 3 - len(parts))], *parts]

@@ -8,7 +8,9 @@ from typing import Any
 import msgspec
 
 from ollamactl.core.facts import Effective, LogEvent, PathState, Process, Service
+from ollamactl.core.feeds import api
 from ollamactl.core.feeds.collector import Collector, Unknown, feed
+from ollamactl.core.feeds.processes import manifest_layers
 from ollamactl.core.parse import journal
 from ollamactl.core.parse.manager import read_manager
 from ollamactl.core.source import Missing, command, file, listing, stat
@@ -33,7 +35,7 @@ def paths(c: Collector) -> dict[str, PathState]:
     account = _account(c, service)
     if account is not None:
         found["account"] = PathState(path="account", uid=int(account[2]), gid=int(account[3]))
-    folder = models_folder(c, account[5] if account else "")
+    folder = models_folder(c)
     for path in _ways(folder):
         found[path] = _state(c, path)
     for store in _stores(c, folder):
@@ -66,13 +68,14 @@ def _account(c: Collector, service: Service | None) -> list[str] | None:
     return None
 
 
-def models_folder(c: Collector, home: str) -> str:
-    """Where the server looks for models: its variable, or below its home."""
+def models_folder(c: Collector) -> str:
+    """Where the server looks for models: its variable, or below its home. Empty where neither is known."""
+    account = _account(c, c.get("service"))
     process: Process | None = c.get("process")
     environ = (process.environ or {}) if process else {}
     effective: Effective | None = c.get("effective")
     given = environ.get("OLLAMA_MODELS") or (effective.value("OLLAMA_MODELS") if effective else "")
-    home = environ.get("HOME") or (effective.value("HOME") if effective else "") or home
+    home = environ.get("HOME") or (effective.value("HOME") if effective else "") or (account[5] if account else "")
     path = (given or "").strip(" '\"") or (posixpath.join(home, ".ollama/models") if home else "")
     return posixpath.normpath(path) if path.startswith("/") else ""
 
@@ -141,3 +144,14 @@ def kernel(c: Collector) -> tuple[LogEvent, ...]:
             fields = row[1] | ({"ours": "1"} if ours else {})
             found.append(LogEvent(kind=row[0].kind, text=text[:2000], at=at, fields=fields))
     return tuple(found)
+
+
+def model_files(c: Collector, name: str) -> tuple[str, ...]:
+    """Files that hold a model: by its manifest, or where that can't be read, as the server tells."""
+    full = name if ":" in name.rsplit("/", 1)[-1] else f"{name}:latest"
+    folder = models_folder(c)
+    digests = manifest_layers(c, folder, full) if folder else ()
+    if digests:
+        return tuple(f"{folder}/blobs/{digest.replace(':', '-')}" for digest in digests)
+    told = api.shown(c, full)
+    return (told,) if told else ()

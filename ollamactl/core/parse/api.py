@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Any
 
@@ -107,6 +108,12 @@ def parameters(body: bytes) -> dict[str, str]:
     """The `parameters` text of /api/show (a Modelfile's PARAMETER lines), e.g. {"num_ctx": "8192"}."""
     pairs = (line.split(None, 1) for line in _text(_dict(_json(body)).get("parameters")).splitlines())
     return {p[0]: p[1].strip().strip('"') for p in pairs if len(p) == 2}
+
+
+def model_file(body: bytes) -> str:
+    """The file of the model itself, from the `modelfile` of /api/show: its first FROM line that is a path."""
+    found = re.search(r"(?m)^FROM (/\S.*)$", _text(_dict(_json(body)).get("modelfile")))
+    return found[1].strip() if found else ""
 
 
 def capabilities(body: bytes) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ options:
     elements: str
     default: []
   model:
-    description: Report findings about this model only.
+    description: Report what this model is the reason of; of the host, its errors only.
     type: str
 seealso:
   - module: ollamactl.host.info

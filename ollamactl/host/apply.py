@@ -158,7 +158,7 @@ def forward(
         done = ctx.manager.reload()
         what = ", ".join(filter(None, ("files written" if entry.files else "", done)))
         ctx.report.step(what, seconds=time.monotonic() - began)
-        if before.service.load_state == "not-found":
+        if before.service.load_state == "not-found" and ctx.manager.state(plan.unit).load == "not-found":
             ctx.report.note(f"{plan.unit} is not installed: only its files were changed")
             return Judgement(), before, ()
         now = Collector(ctx.host, plan.unit)

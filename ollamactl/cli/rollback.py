@@ -52,7 +52,7 @@ def rollback(
     host = LiveHost()
     platforms.of(host).may_change(host, unit, command_line())
     store = Store()
-    if _entry(store, number, unit).unit == nginxd.UNIT:
+    if _of_front(store, number, unit):
         from ollamactl.cli.front import roll_back
 
         return roll_back(lambda: _entry(store, number, unit), check, timeout, wait, as_json)
@@ -167,6 +167,13 @@ def _run(
         screen.plan(plan, facts)
         result = changing.change(context, plan, facts, (), kind, images)
     return screen.finish(plan, result, as_json)
+
+
+def _of_front(store: Store, number: int | None, unit: str) -> bool:
+    """Whether the change to undo is a front's. Where only an interrupted one is there, that is undone first."""
+    if store.open_entry() is not None and not store.ids():
+        return False
+    return _entry(store, number, unit).unit == nginxd.UNIT
 
 
 def _entry(store: Store, number: int | None, unit: str) -> Entry:

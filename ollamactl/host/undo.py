@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shlex
 import time
 from collections.abc import Callable
@@ -93,7 +95,7 @@ def undo(ctx: Context, entry: Entry) -> Undone:
     ctx.report.working("putting the host back")
     found.conflicts, failed = entryfiles.undo_files(entry)
     for error in failed:
-        found.problem(f"{error.filename or 'a file'}: {error.strerror or error}")
+        found.problem(f"{error.filename or 'a file'}: {error.strerror or error}", *_look(error))
     if failed:
         found.commands.append(AGAIN)
     try:
@@ -111,6 +113,14 @@ def undo(ctx: Context, entry: Entry) -> Undone:
     if not found.problems and not found.conflicts:
         ctx.report.undone("previous settings restored and verified", time.monotonic() - began)
     return found
+
+
+def _look(error: OSError) -> tuple[str, ...]:
+    """What shows why a file could not be written."""
+    where = shlex.quote(os.path.dirname(str(error.filename or "")) or "/")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return (f"df -h {where}",)
+    return (f"findmnt -T {where}",) if error.errno == errno.EROFS else ()
 
 
 def _restore_service(ctx: Context, entry: Entry, found: Undone) -> None:
@@ -145,9 +155,10 @@ def _serves_again(ctx: Context, entry: Entry, found: Undone) -> None:
     door = serving.door(ctx.host, entry.unit, now.get("effective"), now.get("service"))
     pid = serving.wait_answer(ctx.host, ctx.manager, entry.unit, door, min(60.0, ctx.timeout)).main_pid
     start: Start | None = serving.wait_start(ctx.host, entry.unit, 5.0).get("start")
+    all_back = not found.conflicts and not found.problems  # else it reads something else, and that has been said
     for name, value in entry.values.items():
         has = (start.config or {}).get(name) if start else None
-        if has is not None and has != value and not found.conflicts:
+        if all_back and has is not None and has != value:
             found.problem(f"{name} runs with {has}, before it was {value}", "sudo ollamactl verify", AGAIN)
     for model in entry.models:
         left = serving.remaining(model, entry.started, time.time())

@@ -70,7 +70,10 @@ def test_a_full_disk_below_var(lab: Machine, when: str) -> None:
         before = Before(lab)
         if when == "before":
             sh(lab, fill)
+            was = sh(lab, "systemctl show -P InvocationID -P StateChangeTimestampMonotonic ollama")
             done = ctl_json(lab, "apply", "--parallel", "2")
+            assert "nothing was touched" in done["errors"][0]["text"]
+            assert sh(lab, "systemctl show -P InvocationID -P StateChangeTimestampMonotonic ollama") == was
         else:
             done = between_write_and_reload(lab, lambda: sh(lab, fill) and None, "apply", "--parallel", "2")
         assert done["exit_code"] == 3 and "No space left" in done["errors"][0]["text"], done
@@ -79,6 +82,26 @@ def test_a_full_disk_below_var(lab: Machine, when: str) -> None:
         assert ctl_json(lab, "apply", "--parallel", "2")["exit_code"] == 0
     finally:
         sh(lab, "umount /var/lib/ollamactl")
+
+
+def test_a_full_disk_on_the_way_back(lab: Machine) -> None:
+    sh(lab, f"mkdir -p {DROPINS} && mount -t tmpfs -o size=16k none {DROPINS}")
+    try:
+        assert ctl_json(lab, "apply", "--parallel", "2")["exit_code"] == 0
+        before = Before(lab)
+        fill = f"cat /dev/zero >{DROPINS}/fill 2>/dev/null || true"
+        asked = ("apply", "--parallel", "3", "--model", FORCED)
+        done = while_loading(lab, lambda: sh(lab, fill) and None, *asked)
+        assert done["exit_code"] == 4, json.dumps(done["errors"] or done["data"])
+        assert ids(done) == ["parallel_forced_to_1_by_architecture"], done["errors"]  # why it was undone
+        assert any(OURS in c and "No space left" in c for c in done["data"]["conflicts"]), done["data"]["conflicts"]
+        assert done["data"]["commands"] == [f"df -h {DROPINS}", "sudo ollamactl recover"]
+        ollama.wait_answer(lab)
+        lab.run(["rm", f"{DROPINS}/fill"])
+        typed(lab, done["data"]["commands"])
+        before.holds()
+    finally:
+        sh(lab, f"umount {DROPINS}")
 
 
 def test_a_file_that_someone_repaired_is_left_and_shown(lab: Machine) -> None:
@@ -168,9 +191,26 @@ def test_the_message_bus_is_gone(lab: Machine) -> None:
             done = ctl_json(lab, "apply", "--parallel", "3")
         finally:
             sh(lab, "mv /run/systemd/private.away /run/systemd/private")
-        assert done["exit_code"] == 5 and done["errors"][0]["text"], done
+        assert done["exit_code"] == 5 and "systemd does not answer" in done["errors"][0]["text"], done
+        assert "kill -TERM 1" in done["errors"][0]["hint"]
     finally:
         sh(lab, "systemctl start dbus.socket")
+    before.holds()
+
+
+def test_the_message_bus_goes_while_a_change_is_under_way(lab: Machine) -> None:
+    before, was = Before(lab), invocation(lab)
+    gone = "systemctl stop dbus.socket dbus.service; rm /run/systemd/private"
+    done = between_write_and_reload(lab, lambda: sh(lab, gone) and None, "apply", "--parallel", "2")
+    assert done["exit_code"] == 4 and "systemd does not answer" in done["errors"][0]["text"], done
+    assert not exists(lab, OURS)  # the files are back; whether systemd had read them is not to be known
+    ollama.wait_answer(lab)
+    assert done["data"]["commands"] == ["sudo kill -TERM 1", "sudo ollamactl recover"]
+    typed(lab, done["data"]["commands"][:1])
+    until(lambda: exists(lab, "/run/systemd/private"))
+    typed(lab, done["data"]["commands"][1:])
+    sh(lab, "systemctl start dbus.socket")
+    assert invocation(lab) == was
     before.holds()
 
 
@@ -226,7 +266,7 @@ def test_a_server_that_hangs(lab: Machine, hang: str) -> None:
 
 def test_a_server_that_dies_while_a_model_loads(lab: Machine) -> None:
     before = Before(lab)
-    done = ctl_json(lab, "apply", "--set", "STANDIN_DIE_AFTER=3", *SLOW)
+    done = ctl_json(lab, "apply", "--set", "STANDIN_DIE_AFTER=20", *SLOW)
     assert done["exit_code"] == 3, json.dumps(done["errors"] or done["data"])
     said = done["errors"][0]["text"]
     assert "died after it had answered" in said and "status=2" in said and CHAT in said, said

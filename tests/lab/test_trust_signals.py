@@ -92,6 +92,9 @@ def test_commands_that_read_report_it_and_touch_nothing(lab: Machine) -> None:
     assert "a change of this host is open" in ctl(lab, "verify", user="guest").stderr
     assert (etc(lab), lab.run(["ls", "-AR", "/var/lib/ollamactl"]).stdout) == now
     # The next one that changes finishes it first.
+    done = ctl_json(lab, "rollback")
+    assert done["errors"][0]["text"] == "no change was made here yet" and not exists(lab, OURS), done
+    interrupted(lab)
     done = ctl_json(lab, "apply", "--parallel", "3")
     assert done["exit_code"] == 0 and any("was interrupted" in n for n in done["data"]["notes"]), done
     assert "STANDIN_LOAD_GATE" not in environ(lab)

@@ -87,6 +87,8 @@ def _attend_latent(
     q = b.view(b.view(q, "q4"), "q4p")
     if graph.flash:
         if graph.attend_on_host:
+            if b.indexer is not None:  # what is seen is chosen on the device all the same
+                nodes.expand(Tensor(0, (mask_of(),), outside=True))
             cur = cached.from_host(b, q, heads * lora)
         else:
             cur = b.make(heads * lora, q, *kept_k, *kept_v, mask_of())

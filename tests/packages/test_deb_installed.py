@@ -15,6 +15,7 @@ from tests.lab import debian, ollama
 from tests.lab.machine import Machine
 
 pytestmark = pytest.mark.lab
+FRONT = "/etc/nginx/conf.d/ollamactl-front.conf"
 DROPIN = "/etc/systemd/system/ollama.service.d/zz-ollamactl.conf"
 
 
@@ -108,12 +109,19 @@ def test_removal_waits_for_an_open_change(host: Machine) -> None:
 
 
 def test_purge_says_what_is_still_applied_and_how_to_reset_it(host: Machine, deb: Path) -> None:
-    assert ctl(host, "apply", "--parallel", "3")["exit_code"] == 0
-    apt(host, "remove", "ollamactl")
+    host.write("/root/origins", "https://chat.example")
+    assert ctl(host, "apply", "--parallel", "3", "--set", "OLLAMA_ORIGINS=@/root/origins")["exit_code"] == 0
+    host.write(FRONT, "# a front\n")
+    removed = apt(host, "remove", "ollamactl").stdout
+    env = "/etc/ollamactl/ollama.service.env"
+    assert f"the settings of ollama.service stay as they were applied: {DROPIN} {env}\n" in removed
+    assert f"the front before Ollama stays: {FRONT}\n" in removed and "sudo ollamactl reset" in removed
     timers = host.run(["systemctl", "list-timers", "--all", "--no-pager"]).stdout
     assert "ollamactl" not in timers
     said = apt(host, "purge", "ollamactl").stdout
-    assert f"settings of ollama.service are still applied; nothing of this was removed:\n  {DROPIN}\n" in said
+    assert f"settings of ollama.service are still applied; nothing of this was removed:\n  {DROPIN} {env}\n" in said
+    assert f"rm {FRONT} && systemctl reload nginx" in said
+    host.run(["rm", FRONT])
     assert "NUM_PARALLEL=3" in host.read(DROPIN)
     assert host.run(["ls", "/var/lib/ollamactl"]).stdout, "how to undo them is kept"
     fix = said.split("to reset them: ")[1].splitlines()[0]

@@ -60,7 +60,7 @@ def _setting_options(function: Any) -> Any:
 @timeout_option
 @click.option("--drain", metavar="S", type=Number(0, 86400), help="Wait until no request is in flight.")
 @click.option("--cut", is_flag=True, help="With --drain: go on when the time is over.")
-@click.option("--watch", metavar="S", default=0.0, type=Number(0, 86400), help="Undo also if it dies within S after the proof.")
+@click.option("--watch", metavar="S", default=0.0, type=Number(0, 86400), help="Undo if it dies in S after the proof.")
 @wait_option
 @click.option("--start", is_flag=True, help="Start the service if it does not run.")
 @click.option("--override", "overrides", metavar="ID", multiple=True, help="Go ahead in spite of that refusal.")

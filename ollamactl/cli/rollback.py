@@ -73,7 +73,7 @@ def rollback(
 @json_option
 def reset(unit: str, check: bool, diff: bool, timeout: float, wait: float, as_json: bool) -> int:
     """Take everything of ours away from a unit: its drop-in, its environment file, and the front before it (its keys
-    stay). The history stays."""
+    stay); also of one that was uninstalled meanwhile. The history stays."""
     host = LiveHost()
     platforms.of(host).may_change(host, unit, command_line())
     store = Store()

@@ -7,8 +7,10 @@ import json
 import msgspec
 import pytest
 
-from ollamactl.core.facts import Facts, Process
+from ollamactl.core.checks import run
+from ollamactl.core.facts import Effective, Facts, Listener, Origin, Process, Service, Variable
 from ollamactl.core.parse.cgroup import Home, home
+from ollamactl.core.parse.containers import with_ollama
 from ollamactl.core.source import Missing
 from tests.hosts import TextHost, facts_of
 from tests.unit.test_containers import ollama
@@ -113,3 +115,25 @@ def test_nothing_at_all_is_said() -> None:
     found = facts(fields=("install", "process", "log"))
     assert found.install is None and found.why("install").kind == "absent"
     assert found.process is None and found.log is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "boxes", "who", "fix"),
+    [
+        ("docker-proxy", True, "for the container ai-ollama-1", "sudo docker stop ai-ollama-1 && "),
+        ("ollama", True, "for the container ai-ollama-1", "sudo docker stop ai-ollama-1 && "),  # network host
+        ("docker-proxy", False, "for a container", "sudo docker ps --filter publish=11500 "),
+        ("rootlessport", False, "for a container", "sudo podman ps --filter publish=11500 "),
+        ("ollama", False, "pid 4321", "sudo kill 4321 && "),
+    ],
+)
+def test_a_port_that_a_container_holds_is_given_up_by_its_engine(owner: str, boxes: bool, who: str, fix: str) -> None:
+    host = Variable(name="OLLAMA_HOST", value="127.0.0.1:11500", origin=Origin(layer="environment"))
+    machine = Facts(
+        service=Service(id="ollama.service", active_state="activating", sub_state="auto-restart", n_restarts=7),
+        effective=Effective(variables={"OLLAMA_HOST": host}),
+        listeners=(Listener(address="127.0.0.1", port=11500, pid=4321, name=owner),),
+        containers=with_ollama((ollama(),), "docker") if boxes else (),
+    )
+    (found,) = run(machine, only=["port_in_use"]).findings
+    assert who in found.summary and found.remedy.startswith(fix)

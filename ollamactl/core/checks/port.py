@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from ollamactl.core import settings
 from ollamactl.core.checks.base import Finding, check
 from ollamactl.core.checks.service import LOOP
-from ollamactl.core.facts import Effective, Facts, Listener, Start
+from ollamactl.core.facts import Container, Effective, Facts, Listener, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 
 
@@ -24,6 +25,30 @@ def _owner(facts: Facts, port: int) -> Listener | None:
                 continue
             return listener
     return None
+
+
+# What holds a published port for a container, by the engine that is asked whose it is.
+PROXIES = {
+    "docker-proxy": "docker", "dockerd": "docker", "rootlesskit": "docker", "rootlessport": "podman",
+    "conmon": "podman", "pasta": "podman", "pasta.avx2": "podman",
+}  # fmt: skip
+
+
+def _held(facts: Facts, owner: Listener, unit: str) -> tuple[str, str]:
+    """Who holds the port, in words, and how it is given up: a container's own port is given up by its engine."""
+    box = next((b for b in facts.containers or () if b.pid == owner.pid or _publishes(b, owner.port)), None)
+    who = f"{owner.name or 'a process'}, pid {owner.pid}"
+    again = f"&& sudo systemctl restart {unit}"
+    if box is not None:
+        return f"{who}, for the container {box.name}", f"sudo {box.engine} stop {shlex.quote(box.name)} {again}"
+    if engine := PROXIES.get(owner.name):
+        ask = f"sudo {engine} ps --filter publish={owner.port}    # its name: sudo {engine} stop NAME {again}"
+        return f"{who}, for a container", ask
+    return who, f"sudo kill {owner.pid} {again}"
+
+
+def _publishes(box: Container, port: int) -> bool:
+    return box.status == "running" and any(p.host == port for p in box.ports)
 
 
 def wanted_port(effective: Effective | None) -> int:
@@ -58,7 +83,7 @@ def port_in_use(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = Non
     owner = _owner(facts, port)
     dead = service is not None and (not service.main_pid or service.sub_state == "auto-restart")
     if owner is not None and (dead or lines):
-        who = f"{owner.name or 'a process'}, pid {owner.pid}"
+        who, fix = _held(facts, owner, service.id if service else "ollama")
         restarts = (
             (f"the unit was restarted {service.n_restarts} times and never serves",)
             if service and service.n_restarts
@@ -68,10 +93,12 @@ def port_in_use(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = Non
             "error",
             f"another process holds {owner.address}:{owner.port}: {who}",
             (f"socket: LISTEN {owner.address}:{owner.port} {who}", *lines),
-            f"sudo kill {owner.pid} && sudo systemctl restart {service.id if service else 'ollama'}",
+            fix,
             consequences=(*restarts, "settings of the service do not apply to who answers"),
         )
         return
+    if signs.has("client_version_differs"):
+        return  # the older server still runs: that check says so
     if lines and not serves and not _hand_asked(signs, start, facts):
         event = signs.of("bind_error")[-1]
         address = event.fields.get("address", "the port")

@@ -15,6 +15,7 @@ import time
 
 import msgspec
 
+from ollamactl.core.plan import RUNS
 from ollamactl.core.source import Host, command
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import files, http
@@ -26,7 +27,6 @@ UNIT = FRONT
 MAIN = "/etc/nginx/nginx.conf"
 CONF = "/etc/nginx/conf.d/ollamactl-front.conf"
 MARK = "/.ollamactl"
-_RUNS = ("active", "activating", "reloading")
 _INCLUDE = re.compile(r"^(?P<before>[^#\n]*?)\binclude\s+(?P<what>[^;\s]*\*\.conf)\s*;", re.M)
 _SERVES = re.compile(
     r"listen (?P<inner>[0-9.:\[\]a-f]+);\s[^}]*?location = " + re.escape(MARK) + r" \{\s*return 200 \"(?P<mark>\w+)\";"
@@ -119,7 +119,7 @@ def follow(manager: Manager, conf: str | None, before: str | None, timeout: floa
     """nginx, which runs, with the files as they are now, seen by the mark of `conf` (None: ours is gone; `before` is
     the text that was). Raises Failure where it stays with what it had."""
     state = manager.state(UNIT)
-    if state.active not in _RUNS or not state.main_pid:
+    if state.active not in RUNS or not state.main_pid:
         raise Failure(f"{UNIT} does not run ({state.active})", hint=f"systemctl status {UNIT}", id="nginx_down")
     os.kill(state.main_pid, signal.SIGHUP)
     wait_mark(conf, before, timeout)
@@ -146,13 +146,13 @@ def wait_mark(conf: str | None, before: str | None, timeout: float = 10.0) -> No
 def restore(manager: Manager, entry: Entry, timeout: float) -> None:
     """nginx in the state that it had before a change of our file, and with the files as they are again."""
     now = manager.state(UNIT)
-    if entry.service.active not in _RUNS:
-        if now.active in _RUNS:
+    if entry.service.active not in RUNS:
+        if now.active in RUNS:
             manager.stop(UNIT, timeout)
         return
     conf = next((f for f in entry.files if f.path == CONF), None)
     before = _text(conf.before) if conf else None
-    if now.active in _RUNS:
+    if now.active in RUNS:
         follow(manager, before, _text(conf.after) if conf else None)
         return
     manager.reset_failed(UNIT)

@@ -16,6 +16,7 @@ import msgspec
 
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.parse import api
+from ollamactl.core.plan import RUNS
 from ollamactl.core.source import command
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import entryfiles, files, journal, nginxd, undo
@@ -30,7 +31,6 @@ REFUSED = (
     ("DELETE", "/api/delete"), ("POST", "/api/blobs/sha256:0"), ("GET", "/api/generate"),
 )  # fmt: skip
 NOBODY = "ollamactl-asks-for-no-model"
-_RUNS = ("active", "activating", "reloading")
 
 
 class Login(msgspec.Struct, frozen=True):
@@ -148,7 +148,7 @@ def _forward(ctx: Context, entry: Entry, conf: str | None, prove: Callable[[], N
         nginxd.would_take(ctx.host, conf)
         ctx.report.step("nginx would take it (nginx -t, before anything is replaced)")
     entryfiles.do_files(entry)
-    if was.active in _RUNS:
+    if was.active in RUNS:
         nginxd.follow(manager, conf, text)
         ctx.report.step(f"{nginxd.CONF} {'written' if conf else 'removed'}, nginx runs with it"
                         if conf else f"{nginxd.CONF} removed, nginx runs without it",

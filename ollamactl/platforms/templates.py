@@ -16,6 +16,15 @@ def folder() -> Path:
 
 
 def render(name: str, **values: Any) -> str:
+    return _rendered(name, values, html=False)
+
+
+def page(name: str, **values: Any) -> str:
+    """An HTML file: all values are escaped."""
+    return _rendered(name, values, html=True)
+
+
+def _rendered(name: str, values: dict[str, Any], html: bool) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     templates = Environment(
@@ -24,7 +33,7 @@ def render(name: str, **values: Any) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,
+        autoescape=html,
     )
     return templates.get_template(name).render(**values)
 

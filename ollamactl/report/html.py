@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from ollamactl.core.checks import CHECKS, Report
 from ollamactl.core.facts import Facts
-from ollamactl.platforms.templates import folder as template_folder
+from ollamactl.platforms import templates
 from ollamactl.report import findings
 from ollamactl.report.text import clean
 
 
 def page(facts: Facts, report: Report, seconds: float) -> str:
     """HTML of a report. All values are escaped, control characters replaced."""
-    env = Environment(
-        loader=FileSystemLoader(template_folder()),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     unseen: dict[str, list[str]] = {}
     for one in report.skipped:
         unseen.setdefault(clean(one.reason + (f" ({one.hint})" if one.hint else "")), []).append(one.check)
@@ -45,4 +36,4 @@ def page(facts: Facts, report: Report, seconds: float) -> str:
         "ignored": [{"check": i.check, "severity": i.severity, "reason": clean(i.reason)} for i in report.ignored],
         "unseen": [(reason, ", ".join(checks)) for reason, checks in unseen.items()],
     }
-    return env.get_template("html/doctor.html.j2").render(values)
+    return templates.page("html/doctor.html.j2", **values)

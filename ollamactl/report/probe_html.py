@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from ollamactl.core.measure import Judged, Phase, Probe, Sample
-from ollamactl.platforms.templates import folder as template_folder
+from ollamactl.platforms import templates
 from ollamactl.report import probe as text
 from ollamactl.report.probe import per_second, seconds, spread
 
@@ -16,36 +16,19 @@ ROOM = 460.0  # height that the rows of one timeline may take together
 MOST = 2000  # requests of one phase that are drawn and listed
 
 
-def templates() -> Any:
-    """The environment of HTML files: everything is escaped."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader(template_folder()),
-        undefined=StrictUndefined,
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-
-
 def page(probe: Probe) -> str:
     """The whole file. Everything that came from a server or a user is escaped by the template."""
     at = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(probe.taken)) if probe.taken else ""
     warm = [p for p in probe.phases if p.kind == "warm"]
-    found: str = (
-        templates()
-        .get_template("html/probe.html.j2")
-        .render(
-            probe=probe,
-            at=at,
-            facts=_facts(probe),
-            conclusions=text.conclusions(probe),
-            phases=[_phase(p) for p in probe.phases],
-            sweep=_sweep(warm) if len(warm) > 1 else None,
-        )
+    return templates.page(
+        "html/probe.html.j2",
+        probe=probe,
+        at=at,
+        facts=_facts(probe),
+        conclusions=text.conclusions(probe),
+        phases=[_phase(p) for p in probe.phases],
+        sweep=_sweep(warm) if len(warm) > 1 else None,
     )
-    return found
 
 
 def _facts(probe: Probe) -> list[tuple[str, str]]:

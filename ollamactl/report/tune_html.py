@@ -6,8 +6,9 @@ import time
 from typing import Any
 
 from ollamactl.host.tuning import Trial
+from ollamactl.platforms import templates
 from ollamactl.report import tune as text
-from ollamactl.report.probe_html import curve, templates
+from ollamactl.report.probe_html import curve
 from ollamactl.report.text import size
 from ollamactl.report.tune import Report
 
@@ -16,21 +17,17 @@ def page(done: Report) -> str:
     """The whole file. Everything that came from a server or a user is escaped by the template."""
     step = done.tuned.step
     stopped = [f"Stopped: {m.text}." for m in done.tuned.result.mismatches]
-    found: str = (
-        templates()
-        .get_template("html/tune.html.j2")
-        .render(
-            title=done.model,
-            at=time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(done.taken)) if done.taken else "",
-            facts=_facts(done),
-            conclusions=text.conclusions(done) if step else stopped or ["Nothing is recommended."],
-            command=text.recommended(done),
-            loads=[_load(n, t) for n, t in enumerate(done.tuned.trials, 1)],
-            rows=text.table(done),
-            figures=text.figures(done),
-        )
+    return templates.page(
+        "html/tune.html.j2",
+        title=done.model,
+        at=time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(done.taken)) if done.taken else "",
+        facts=_facts(done),
+        conclusions=text.conclusions(done) if step else stopped or ["Nothing is recommended."],
+        command=text.recommended(done),
+        loads=[_load(n, t) for n, t in enumerate(done.tuned.trials, 1)],
+        rows=text.table(done),
+        figures=text.figures(done),
     )
-    return found
 
 
 def _facts(done: Report) -> list[tuple[str, str]]:

@@ -29,6 +29,7 @@ from tests.lab.trust.host import (
 )
 
 pytestmark = pytest.mark.lab
+JOURNALD = "systemd-journald.socket systemd-journald-dev-log.socket systemd-journald-audit.socket systemd-journald"
 
 
 def sh(machine: Machine, script: str, check: bool = True) -> str:
@@ -236,6 +237,20 @@ def test_a_journal_that_is_disturbed(lab: Machine, disturb: str) -> None:
     rows = {r["name"]: r["layers"] for r in done["data"]["rows"]}
     assert rows["OLLAMA_NUM_PARALLEL"]["process"] == "2"
     assert rows["OLLAMA_NUM_PARALLEL"]["runner"] == "-np 2"
+
+
+def test_no_journal_at_all(lab: Machine) -> None:
+    """A start that could not log anything is proven by the process and its runner."""
+    sh(lab, f"systemctl stop {JOURNALD}")
+    try:
+        assert sh(lab, "systemctl is-active systemd-journald", check=False).strip() == "inactive"
+        done = ctl_json(lab, "apply", "--parallel", "2", "--model", CHAT)
+    finally:
+        sh(lab, f"systemctl start {JOURNALD}")
+    assert done["exit_code"] == 0, json.dumps(done["errors"] or done["data"])
+    [row] = [r["layers"] for r in done["data"]["rows"] if r["name"] == "OLLAMA_NUM_PARALLEL"]
+    assert (row["process"], row["runner"]) == ("2", "-np 2")
+    assert any("printed no `server config` line" in n for n in done["data"]["notes"]), done["data"]["notes"]
 
 
 def test_a_start_limit_of_two_does_not_hit_the_undo(lab: Machine) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from ollamactl.core.checks import CHECKS, Report, run
 from ollamactl.core.facts import Facts, Told, ToldVariable
 from ollamactl.core.feeds import FEEDS, Collector
+from ollamactl.core.source import Source
 from ollamactl.core.verify import judge
 from tests.machines.replayed import SCENARIOS, Recorded
 
@@ -136,3 +139,52 @@ def test_a_killed_runner_is_seen_before_the_server_notices(scenario: str) -> Non
     """/api/ps goes on listing its model, and the journal says nothing until the next request."""
     _, found = report(scenario, without_the_last_runner)
     assert found.findings[0].check == "runner_killed" and "gemma3:270m" in found.findings[0].summary
+
+
+def test_a_held_port_is_seen_in_the_moment_between_two_deaths() -> None:
+    """The unit is active then, and nothing in the log of this invocation tells what will happen to it."""
+
+    def just_started(machine: Recorded) -> None:
+        show = {"MainPID": "4242", "ActiveState": "active", "SubState": "running", "InvocationID": "f" * 32}
+        lines = machine.data["show"].splitlines()
+        machine.data["show"] = "\n".join(f"{k}={show.get(k, v)}" for k, _, v in (x.partition("=") for x in lines))
+        machine.data["ss"] = [line.replace('"ollama"', '"python3"') for line in machine.data["ss"]]
+
+    _, found = report("09-port-in-use", just_started)
+    assert [f.check for f in found.findings if f.severity == "error"] == ["port_in_use"]
+
+    def and_serves(machine: Recorded) -> None:
+        just_started(machine)
+        machine.data["ss"] = [line.replace('"python3"', '"ollama"') for line in machine.data["ss"]]
+
+    _, found = report("09-port-in-use", and_serves)
+    assert "port_in_use" not in [f.check for f in found.findings]
+
+
+def test_a_unit_that_starts_the_server_by_a_script_is_the_service() -> None:
+    """MainPID is the script's shell; the server, its sockets and its runner are below it."""
+
+    class Wrapped(Recorded):
+        def _command(self, source: Source) -> Any:
+            body = super()._command(source)
+            wrapped = b"path=/opt/run.sh ; argv[]=/opt/run.sh ;"
+            server = b"path=/usr/local/bin/ollama ; argv[]=/usr/local/bin/ollama serve ;"
+            return body.replace(server, wrapped) if isinstance(body, bytes) else body
+
+        def _native(self, source: Source) -> Any:
+            server = {**self._process(), "pid": self.pid + 1, "ppid": self.pid}
+            if source.args == ("process", str(self.pid)):
+                return {**self._process(), "comm": "run.sh", "argv": ["/bin/sh", "/opt/run.sh"]}
+            if source.args[0] == "children":
+                runners = [self._runner(r) for r in self.data["runners"]]
+                return runners if source.args[1] == str(self.pid + 1) else [server, *runners]
+            if source.args[0] == "listeners":
+                return [x | {"pid": self.pid + 1} if x["pid"] == self.pid else x for x in self._listeners()]
+            return [server] if source.args[0] == "servers" else super()._native(source)
+
+    machine = Wrapped("02-parallel4")
+    facts = Collector(machine).facts(ALL)
+    assert facts.service is not None and facts.process is not None
+    assert (facts.service.main_pid, facts.process.pid) == (machine.pid, machine.pid + 1)
+    assert [r.slots for r in facts.runners or ()] == [4]
+    assert not [f for f in run(facts).findings if f.severity != "info"]

@@ -82,6 +82,7 @@ def port_in_use(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = Non
     port = wanted_port(facts.effective)
     owner = _owner(facts, port)
     dead = service is not None and (not service.main_pid or service.sub_state == "auto-restart")
+    dead = dead or _between_two_deaths(facts, port)
     if owner is not None and (dead or lines):
         who, fix = _held(facts, owner, service.id if service else "ollama")
         restarts = (
@@ -108,6 +109,14 @@ def port_in_use(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = Non
         if not tray:
             fix += "    # its pid: sudo kill PID, then sudo systemctl restart ollama"
         yield Finding("error", said, lines, fix)
+
+
+def _between_two_deaths(facts: Facts, port: int) -> bool:
+    """Whether the service was restarted and its process does not listen yet, so that its log does not tell yet."""
+    if facts.service is None or not facts.service.n_restarts:
+        return False
+    mine = {facts.service.main_pid, facts.process.pid if facts.process else 0}
+    return not any(x.port == port and x.pid in mine for x in facts.listeners or ())
 
 
 def _hand_asked(signs: Signs, start: Start | None, facts: Facts) -> bool:

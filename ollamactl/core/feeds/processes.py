@@ -15,6 +15,7 @@ from ollamactl.core.facts import (
 )
 from ollamactl.core.feeds import installs
 from ollamactl.core.feeds.collector import Collector, Unknown, feed
+from ollamactl.core.feeds.service import is_server
 from ollamactl.core.govalues import address as split_address
 from ollamactl.core.parse import (
     api,
@@ -31,13 +32,22 @@ def servers(c: Collector) -> tuple[Process, ...]:
 
 @feed
 def process(c: Collector) -> Process:
-    """The server: MainPID of the service; where no unit of systemd runs Ollama, the process that serves instead."""
+    """The server: MainPID of the service, or what a script there has started; where no unit of systemd runs Ollama,
+    the process that serves instead."""
     has: Service | None = c.get("service")
     if has is None:
         return _apart(c)
     if not has.main_pid:
         raise Unknown(Missing("absent", f"{has.id} is {has.active_state or 'not running'}: no process"))
-    return c.record(native("process", str(has.main_pid)), Process)
+    main = c.record(native("process", str(has.main_pid)), Process)
+    if has.manager in ("launchd", "compose") or _serves(main):
+        return main
+    return next((child for child in descendants(c, main.pid) if _serves(child)), main)
+
+
+def _serves(process: Process) -> bool:
+    """Whether it is the server itself, and no shell whose command names it."""
+    return process.argv[:1] != () and "ollama" in process.argv[0].rpartition("/")[2] and is_server(process.argv)
 
 
 def _apart(c: Collector) -> Process:

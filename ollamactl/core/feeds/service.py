@@ -31,7 +31,8 @@ from ollamactl.core.source import Missing, command, file, listing, native, stat
 LISTEN_AGAIN = "sudo kill -TERM 1"  # systemd executes itself anew, like `systemctl daemon-reexec`; services run on
 
 
-def _is_server(argv: Iterable[str]) -> bool:
+def is_server(argv: Iterable[str]) -> bool:
+    """Whether a command runs `ollama serve`, by itself or at the end of another."""
     return re.search(r"ollama(-[\w.]+)?\S*\s+(\S+\s+)*serve\b|ollama-serve", " ".join(argv)) is not None
 
 
@@ -45,25 +46,24 @@ UNIT_FILES = command(
 @feed
 def units(c: Collector) -> tuple[UnitName, ...]:
     """Every unit that runs `ollama serve`: by the name of its file, and by the cgroup of a running server, which
-    also shows instances, transient units and those with other names."""
+    also shows instances, transient units and those with other names. One that is named for Ollama may run it through
+    a script."""
     _needs_systemd(c)
     listed = c.read(UNIT_FILES)
     if listed.missing is not None or (listed.status and listed.stderr):  # it exits with 1 where none is found
         raise Unknown(_silent(listed.missing or Missing("failed", f"systemctl: {listed.stderr.splitlines()[-1]}")))
     names = [line.split()[0] for line in listed.text.splitlines() if line.split()]
-    for process in c.get("servers") or ():
-        if found := re.search(r"/([^/]+\.service)(/|$)", process.cgroup):
-            names.append(found[1])
-    names = [n for n in dict.fromkeys(names) if n.endswith(".service") and not n.endswith("@.service")]
+    hold = [found[1] for p in c.get("servers") or () if (found := re.search(r"/([^/]+\.service)(/|$)", p.cgroup))]
+    names = [n for n in dict.fromkeys((*names, *hold)) if n.endswith(".service") and not n.endswith("@.service")]
     if not names:
         return ()
     shown = c.once(command(*systemctl.SHOW, *names, any_exit=True))
     running: dict[str, UnitName] = {}
     for block in shown.text.split("\n\n"):
         has = systemctl.parse_show(block)
-        argv = has.exec_start
-        named = has.id.startswith("snap.ollama.") or (has.load_state == "masked" and has.id == "ollama.service")
-        if has.id and (named or _is_server(argv)):
+        named = has.id.startswith("snap.ollama.") or (has.id == "ollama.service" and has.load_state != "not-found")
+        holds = has.id in hold and has.id.startswith("ollama")
+        if has.id and (named or holds or is_server(has.exec_start)):
             running[has.id] = UnitName(name=has.id, load=has.load_state, active=has.active_state, sub=has.sub_state)
     return tuple(running.values())
 

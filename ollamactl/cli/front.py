@@ -189,6 +189,9 @@ def _install(
             "front",
             lambda: nginx_install.prove(context, front, _login(front, password_file), asked),
         )
+        if result.status == "applied" and front.slots + front.queue > (most := nginxd.places(nginxd.main_text())):
+            screen.note(f"nginx has connections for about {most} requests, fewer than the places of the front: "
+                        f"raise worker_connections in {nginxd.MAIN}")  # fmt: skip
         if nginx.goes_around(_config(host, unit).get("OLLAMA_HOST", "")):
             screen.note("Ollama itself can be reached from outside, around the front: "
                         "sudo ollamactl apply --host 127.0.0.1:11434")  # fmt: skip

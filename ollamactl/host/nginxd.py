@@ -55,12 +55,7 @@ def would_take(host: Host, conf: str) -> None:
     """`nginx -t` with `conf` in the place of our file, before it is there: the whole configuration otherwise as it
     is. Raises Failure in nginx's words."""
     folder, name = os.path.split(CONF)
-    try:
-        with open(MAIN, encoding="utf-8", errors="surrogateescape") as f:
-            main = f.read()
-    except OSError as error:
-        hint = "sudo apt-get install nginx-light"
-        raise Failure(f"{MAIN}: {error.strerror}", hint=hint, code=Exit.REFUSED, id="no_nginx") from None
+    main = main_text()
     token = secrets.token_hex(6)
     candidate = os.path.join(folder, f".{name}.{token}.ollamactl")
     whole = os.path.join(os.path.dirname(MAIN), f".nginx.conf.{token}.ollamactl")
@@ -107,6 +102,23 @@ def _instead(found: re.Match[str], folder: str, paths: list[str]) -> str:
     if os.path.dirname(os.path.realpath(os.path.dirname(pattern) + "/x")) != os.path.realpath(folder):
         return found[0]
     return found["before"] + " ".join(f"include {path};" for path in paths)
+
+
+def places(main: str) -> int:
+    """Requests that nginx can have in flight by the text of its main file. Each takes four connections (of the client
+    and of both our servers, and to Ollama), which may all be of one worker."""
+    found = re.search(r"^\s*worker_connections\s+(\d{1,9})\s*;", main, re.M)
+    return int(found[1] if found else 512) // 4
+
+
+def main_text() -> str:
+    """nginx's main file. Raises Failure where there is none."""
+    try:
+        with open(MAIN, encoding="utf-8", errors="surrogateescape") as f:
+            return f.read()
+    except OSError as error:
+        hint = "sudo apt-get install nginx-light"
+        raise Failure(f"{MAIN}: {error.strerror}", hint=hint, code=Exit.REFUSED, id="no_nginx") from None
 
 
 def sweep() -> None:

@@ -112,6 +112,12 @@ def test_nginx_waits_as_long_as_a_full_queue_takes() -> None:
     assert "proxy_read_timeout 900s;" in nginx.render(made(patience=900.0))
 
 
+def test_how_many_requests_nginx_has_connections_for() -> None:
+    debian = "events {\n\tworker_connections 768;\n\t# multi_accept on;\n}\n"
+    assert nginxd.places(debian) == 192
+    assert nginxd.places("events {\n # worker_connections 9999;\n}") == nginxd.places("") == 128
+
+
 # -- what may be secret --
 
 

@@ -155,7 +155,9 @@ def dropin_overridden_by_later_dropin(
         if lost and (name.startswith(("OLLAMA_", "LLAMA_")) or name in settings.REGISTRY):
             value, origin = lost[-1]
             ours = v.origin.file.rsplit("/", 1)[-1] == DROPIN_NAME  # written to win
-            line, does = (f"{name}={v.value}", f"sets {v.value}") if v.value is not None else (f"no {name}", "drops it")
+            line, does = f"{name}={v.value}", f"sets {v.value}"
+            if v.value is None:
+                line, does = f"no {name}", "drops it"
             yield Finding(
                 "info" if ours else "warning",
                 f"{name}={value} of {origin.file} is overridden: {v.origin.file} is read later and {does}",

@@ -226,6 +226,8 @@ def context_multiplied_by_parallel(
         if signs.has("kv_size_times"):
             event = signs.of("kv_size_times")[-1]
             total, each = int(event.fields.get("total", "0")), int(event.fields.get("each", "0") or 1)
+            if signs.has("kv_each"):
+                each = int(signs.of("kv_each")[-1].fields.get("each", "1"))
             if each and total >= 2 * each:
                 failed = signs.has("alloc_failed", "out_of_memory", "load_failed")
                 said = f"a cache of {total:,} tokens: {total // each} slots of {each:,}"

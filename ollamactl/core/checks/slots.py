@@ -74,6 +74,9 @@ def parallel_forced_to_1_embedding(
     Do: send many texts in one /api/embed request: "input": [...].
     """
     wanted = wanted_slots(facts, given)
+    if wanted is None and signs.has("embedding_parallel"):
+        said = "embedding models run with one slot, whatever is configured"
+        yield Finding("info", said, signs.lines("embedding_parallel"), "send many texts in one /api/embed request")
     if not wanted or wanted < 2:
         return
     fix = 'curl -s http://127.0.0.1:11434/api/embed -d \'{"model": "MODEL", "input": ["one", "two"]}\''
@@ -370,7 +373,9 @@ def queue_building_up(facts: Facts) -> Iterator[Finding]:
 
 
 @check(weight=25)
-def parallel_exceeds_useful_concurrency(start: Start, facts: Facts) -> Iterator[Finding]:
+def parallel_exceeds_useful_concurrency(
+    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None
+) -> Iterator[Finding]:
     """More slots than requests at the same time.
 
     Why: slots beyond the clients' own concurrency only take memory, and the GPU is shared among them.
@@ -378,7 +383,12 @@ def parallel_exceeds_useful_concurrency(start: Start, facts: Facts) -> Iterator[
     Do: as many slots as there are requests.
     """
     slots = wanted_slots(facts, ()) or 0
-    if slots < 6 or len(start.recent) < 40:
+    if signs.has("no_speedup"):
+        said = "more slots bring no more: the GPU is shared, and a client may send no more at once"
+        fix = "ollamactl probe MODEL -n 4    # what several at once bring"
+        yield Finding("info", said, signs.lines("no_speedup"), fix)
+        return
+    if start is None or slots < 6 or len(start.recent) < 40:
         return
     most = _waited(_one_slot(start)) + 1
     if most * 2 <= slots:

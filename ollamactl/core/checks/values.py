@@ -126,6 +126,8 @@ def invalid_value(
             told.add(one.name)
             fix = f"sudo ollamactl apply {settings.option(setting)} {setting.example}".replace("= ", "=")
             yield Finding("warning", f"{one.name}={one.value}: {problem}", (one.place,), fix)
+        elif one.scope == "told" and not (start and start.version):
+            continue  # what 0 means depends on the release
         elif one.name == "OLLAMA_NUM_PARALLEL" and govalues.trimmed(one.value) == "0" and _chooses_not(start):
             said = "OLLAMA_NUM_PARALLEL=0 runs with one slot; since 0.10 there is no automatic choice"
             yield Finding("warning", said, (one.place,), "sudo ollamactl apply --parallel 1")
@@ -320,14 +322,18 @@ def flash_attention_unsupported_gpu(signs: Signs) -> Iterator[Finding]:
 
 
 @check(weight=68, explains=("flash_attention_unsupported_gpu",))
-def flash_attention_disabled_by_other_gpu(signs: Signs, start: Start) -> Iterator[Finding]:
+def flash_attention_disabled_by_other_gpu(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """One weak GPU turns flash attention off for all.
 
     Why: Ollama decides for the whole host: one device below compute 7.0, or a CPU entry, is enough.
     Seen: its warning, and GPUs of which some could do it.
     Do: hide the weak device with CUDA_VISIBLE_DEVICES.
     """
-    if not signs.has("flash_attention_unsupported"):
+    if signs.has("flash_attention_refused"):
+        said = "flash attention is off though the GPU can do it: one weaker device of the host decides for all"
+        fix = "sudo ollamactl apply --set CUDA_VISIBLE_DEVICES=…"
+        yield Finding("warning", said, signs.lines("flash_attention_refused"), fix)
+    if not signs.has("flash_attention_unsupported") or start is None:
         return
     able = [c for c in start.computes if _compute(c.compute) >= 7.0]
     weak = [c for c in start.computes if 0 < _compute(c.compute) < 7.0]

@@ -33,7 +33,7 @@ ROWS: tuple[Row, ...] = (
     Row("start_limit", "Start request repeated too quickly", ends=True),
     Row("start_limit", "start request repeated too quickly", ends=True),
     Row("start_limit", "Failed with result 'start-limit-hit'", ends=True),
-    Row("exec_failed", "Failed at step ", r"at step (?P<step>\w+) spawning (?P<program>.*?): (?P<why>.*)"),
+    Row("exec_failed", "Failed at step ", r"at step (?P<step>\w+) spawning (?P<program>[^:]*)(?:: (?P<why>.*))?"),
     Row("exec_missing", "Unable to locate executable", r"executable '(?P<program>[^']*)': (?P<why>.*)"),
     Row("exec_missing", "Failed to locate executable", r"executable (?P<program>\S+): (?P<why>.*)"),
     Row("exec_missing", "Failed to execute", r"Failed to execute (?P<program>.*?): (?P<why>.*)"),

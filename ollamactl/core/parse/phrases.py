@@ -181,6 +181,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("tmp_noexec_told", r"\bnoexec\b[^\n]{0,20}\s/tmp\b|(?<![\w/])/tmp\b[^\n]{0,60}\bnoexec\b|/tmp\b[^\n]{0,20}without exec\w+ permission"),
     Phrase("num_ctx_withheld", r"(?:does(?: not|n't)|not|never|fails? to) (?:forward|send|pass|include|transmit)\w* (?:the |a |any )?\W?num_ctx"),
     Phrase("rocm_runner_failed", r"rocm runner[^\n]*fail"),
+    Phrase("kv_each", r"\bn_ctx_(?:per_)?seq[ =:]+(?P<each>[1-9]\d{2,6})\b"),
     Phrase("kv_size_times", r"kv_size[ =:]+(?P<total>\d+)"),
 )  # fmt: skip
 _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}  # no other letter: lengths stay

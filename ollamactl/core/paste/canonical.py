@@ -32,6 +32,7 @@ _HEAD = re.compile(
 _FIELD = re.compile(r"(?:^|(?<=[\s,;(]))([A-Za-z_][\w.]*|\"loaded layers\"|\"total vram\")=")
 _LISTENING = re.compile(r"Listening on (?:\[[0-9a-fA-F:]*\]|[\w.]+):\d+ \(version [\w.+-]+\)")
 _SETTING = re.compile(r"(?<![\w$])([A-Z][A-Z0-9_]{3,}|https?_proxy|no_proxy)[=:](?=\S| |$)")
+_UNSET = re.compile(r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]+) (?:is |was |stays )?(?:empty|unset|not set|missing)\b")
 _GIN = re.compile(
     r"\[?\bGIN\b\]?[^\n]{0,40}?(?<!\d)(?P<status>[1-5]\d\d)(?!\d)\W{0,4}(?:in\s+)?(?:\|\s*)?"
     r"(?P<took>\d+(?:\.\d+)?(?:h\d+m\d*s?|m\d+(?:\.\d+)?s|\s?(?:ns|µs|μs|us|ms|s|m)\b))"
@@ -117,7 +118,7 @@ def _config(text: str) -> str | None:
         return f'level=INFO source=routes.go:1 msg="server config" env="map[{body}]"'
     if not titled or not known:
         return None
-    pairs = []
+    pairs = [f"{m[1]}:" for m in _UNSET.finditer(text)]
     for at, match in enumerate(names):
         end = names[at + 1].start() if at + 1 < len(names) else len(text)
         value = text[match.end() : end].strip().split(" ")[0].strip("\"'`,;.")

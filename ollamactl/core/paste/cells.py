@@ -25,7 +25,7 @@ _PROCESSOR = re.compile(
 )
 _SIZE = re.compile(r"(?<![\w.=\[])(\d+(?:\.\d+)?) ?([KMGT]i?B)\b")
 _NAME = re.compile(r"(?<![\w/:.])(?:[\w.-]+/)*[A-Za-z][\w.-]*:[\w.-]*[A-Za-z\d][\w-]*(?![\w/:])")
-_CONTEXT = re.compile(r"(?:\bcontext\b|\bnum_ctx\b|(?<=GPU )|(?<=CPU ))[ =:]*(?P<tokens>\d{3,7})\b(?! ?[KMGT]i?B|%)", re.I)
+_CONTEXT = re.compile(r"(?:\bcontext\b|\bnum_ctx\b|(?<=GPU )|(?<=CPU ))(?: ?at)?[ =:]*(?P<tokens>\d{3,7})\b(?! ?[KMGT]i?B|%)", re.I)
 _UNTIL = re.compile(r"Stopping(?:\.\.\.)?|Forever\b|\d+ (?:second|minute|hour|day)s? from now|(?:Less than|About) an? \w+ from now", re.I)
 _CHANGE = re.compile(r"\s*(?:→|->|=>|–>|\bvs\.?\b|\bthen\b|\blater\b)\s*|[;,] (?=\d+(?:\.\d+)? ?[KMGT]i?B|\d+\s?% )")
 _EITHER = re.compile(r"\bboth\b", re.I)

@@ -108,6 +108,9 @@ RULES: tuple[Rule, ...] = (
     Rule("windows_and_wsl", (r"\bWSL2?\b", SETTING, rf"(?:{NO_EFFECT}|\bWindows\b)")),
     Rule("overwritten_by_upgrade", (rf"(?:{UNIT}|{SETTING})", r"\boverwrit\w+|\blost\b|\bgone\b|\breset\w*|\bdrop(?:s|ped)\b|\bdestroy\w*|\bcleared\b|\bre-?insert\w*|\brewrit\w+|\breplaced?\b|\babsent\b|\bwiped\b|\bremoved\b|\bdisappear\w*", UPDATE), (r"\blaunchctl\b", r"\bplist\b", r"\bbrew\b", r"\bGPU\b")),
     Rule("service_file_told", (UNIT,)),
+    Rule("http_proxy_told", (r"\bHTTPS?_PROXY\b|\bhttp_proxy\b", r"\bset\b"), (r"_PROXY\W?[=:]", r"\bNO_PROXY\b", r"\bpull\b", r"\bcurl\b", r"\bservice\b")),
+    Rule("client_cannot_connect", (r"\b(?:CLI|command|client|ollama (?:list|run|ps))\b", r"\b(?:says|reports|thinks)\b[^.]{0,20}\bnot running\b|\bcannot connect\b|\bcould not connect\b")),
+    Rule("flash_attention_refused", (r"\bflash attention\b", r"\bnot supported\b|\bunsupported\b|\brefused\b|\bdisabled\b|\boff\b", r"\bRTX ?\d|\bA\d{2,3}\b|\bL(?:4|40)\b|\bH\d00\b|\bone old (?:GPU|card)")),
     Rule("setenv_lost", (r"\blaunchctl\b", rf"(?:{BOOT}|\btemporary\b|\bgone\b|\blost\b|\bnot persist\w*)")),
     Rule("brew_service", (r"\bbrew\b|\bHomebrew\b|\bhomebrew\.mxcl\b|\bCellar\b",)),
     Rule("brew_plist_told", (r"\bplist\b", r"\b(?:lost|rewr\w+|overwr\w+|regenerat\w+|edited|added|copies|copied|lack\w*|disabled|kept|upgrad\w+)\b", r"\bCellar\b|\bhomebrew\b|\bbrew\b|\bLaunchAgents copy\b")),
@@ -123,8 +126,9 @@ RULES: tuple[Rule, ...] = (
     Rule("by_hand_told", (BY_HAND, r"\bserve\b|\bserver\b|\bservice\b", r"\bunit\b|\boverride\b|\bvariables?\b|\bsystemctl\b|\bother models\b|\bsettings?\b"), (r"\bport\b|\baddress\b|\bin use\b", BOOT, r"\bthen\b.*\bapp\b")),
     # slots, queue, clients
     Rule("answers_in_turn", (SERIAL, rf"(?:\brequests?\b|\bdialogues?\b|\busers?\b|\banswers?\b|\bparallel\b|\bmessages?\b|\bprograms?\b|\bagents?\b|{MODEL}|\bwork\b|\bslots?\b|-np\b)"), (r"\bMAX_QUEUE\b", r"\bload queue\b", r"\b503\b", r"\bone model at a time\b")),
+    Rule("no_speedup", (r"\bNUM_PARALLEL\b|\bparallel\b|\bslots\b", r"\bno (?:\w+ )?(?:speed-?up|gain|faster|higher throughput|improvement)\b|\bnot (?:any )?faster\b|\bsame throughput\b"), (r"\bembed",)),
     Rule("copies_expected", (r"\b(?:several|two|multiple|more|second|many)\b|\btimes\b", r"\b(?:copies|instances?|times)\b", r"\bmodel\b|\b(?:llama|qwen|gemma)[\w.]*\b|\bNUM_PARALLEL\b"), (r"\bmodels? (?:is |are )?(?:loaded|reloaded) \d+ times", r"\bserver instances\b", r"\breload", r"--parallel")),
-    Rule("embedding_parallel", (r"\bembed\w*", r"\bparallel\b|\bconcurren\w*|\bfifth of the GPU\b|\bone at a time\b"), (r"\b503\b", r"\b500\b", r"\bqueue\b")),
+    Rule("embedding_parallel", (r"\bembed\w*|\bvectors\b", r"\bparallel\b|\bconcurren\w*|\bfifth of the GPU\b|\bone at a time\b"), (r"\b503\b", r"\b500\b", r"\bqueue\b")),
     Rule("queue_full", (r"\b503\b", r"\bbusy\b|\brequests?\b|\bqueue\b|\banswered\b|\b/api/|\bburst\b|\bms\b"), (r"\bno(?:ne)? (?:rejected|503)\b", r"\binstead of 503\b", r"\bproxy\b", r"\bnginx\b")),
     Rule("queue_full", (r"\bserver busy\b|\bmaximum pending requests\b",)),
     Rule("queue_expected", (r"\bMAX_QUEUE\b", r"\b(?:still|all|extra|excess\w*)\b[^.]{0,40}\bwait|\bnone rejected\b|\binstead of 503\b|\bno 503\b|\bnot (?:rejected|applied|bounded)")),
@@ -136,7 +140,7 @@ RULES: tuple[Rule, ...] = (
     Rule("reloaded_each_time", (r"\b(?:num_ctx|ctx-size|context)\b", r"\bdiffers?\b|\balternat\w+|\bvar(?:y|ies)\b|\bchang\w+|\bcomputed\b|\bdifferent\b", r"\brequests?\b|\bclients?\b|\bcall\b|\bmessage\b|\bsuccessive\b|\breload")),
     Rule("reloaded_each_time", (r"\b(?:evicts|unloads|replaces)\b", r"\b(?:and|then) (?:re)?loads\b", r"\bsame model\b|\banother client\b|\bother client\b|\bnum_ctx\b")),
     Rule("reloaded_each_time", (r"\bnum_ctx\b\W{0,3}=\s*int\(|\bnum_ctx\b[^.;]{0,30}\b(?:token_count|len\(|\* ?1\.)",)),
-    Rule("keep_alive_reset", (r"\bkeep[_ -]?alive\b|\bpin(?:s|ned)?\b|\bForever\b", r"\b(?:about |after )?(?:five|5|4|four) ?m(?:in\w*)?\b|\bunload\w*|\breleas\w+|\bback to (?:0|5)\b|\bdefault\b", CLIENT), (r"\bevict\b", r"\bonly one\b", r"\bautocomplete\b", r"\bchat model\b")),
+    Rule("keep_alive_reset", (r"\bkeep[_ -]?alive\b|\bpin(?:s|ned)?\b|\bForever\b", r"\b(?:about |after )?(?:five|5|4|four) ?m(?:in\w*)?\b|\bunload\w*|\breleas\w+|\bback to (?:0|5)\b|\bdefault\b", CLIENT, r"(?<!\w)-1\b|\bfor ?ever\b|\bpin|\bwhatever\b|\bthough\b|\balthough\b|\bdespite\b|\bonly\b|\bignor"), (r"\bevict\b", r"\bonly one\b", r"\bautocomplete\b", r"\bchat model\b")),
     Rule("keep_alive_reset", (CLIENT, r"\breloads? after idle\b|\bunloads the model after\b|\bmodel (?:is )?unloaded after\b", r"\bwhatever\b|\bthough\b|\balthough\b|\bdespite\b|\bany\b")),
     Rule("keep_alive_reset", (r"(?<!\w)-1 (?:changes|goes|falls|is (?:set|turned)) back to (?:0|5)\b",)),
     Rule("keep_alive_expected", (r"\bkeep[_ -]?alive\b", r"-1\b|\bfor ?ever\b|\bForever\b|\bpinn?(?:ed)?\b|\b24h\b")),
@@ -228,8 +232,8 @@ def _is_sentence(text: str) -> bool:
     """Whether somebody's words, and no row of a program's output."""
     if _JOURNAL.match(text):
         return False
-    letters = sum(char.isalpha() or char == " " for char in text)
-    return letters >= 0.55 * len(text) and "  " not in text.strip()
+    plain = sum(char.isalnum() or char == " " for char in text)
+    return plain >= 0.7 * len(text) and "  " not in text.strip() and re.search(r"[^\W\d_]{3}", text) is not None
 
 
 def _full(name: str) -> str:

@@ -1,5 +1,6 @@
 """Takes a pasted text apart: unit files, output of commands, variables, words of clients; what is left is a log."""
 
+# ruff: noqa: E501 - a pattern is read more easily whole
 from __future__ import annotations
 
 import re
@@ -272,6 +273,8 @@ class Splitter:
                 grown = (model.context or 0) > (was.context or 0) > 0
                 if was.size_vram and not model.size_vram:
                     self._say("kv_too_large" if grown else "ps_gpu_to_cpu", text + " (GPU → CPU)")
+                elif min(was.size, model.size) < 1 << 20:
+                    continue  # only shares were told
                 elif was.context == model.context and model.size > was.size * 1.2:
                     self._say("size_grew", text)
                 elif was.size and abs(model.size - was.size) > was.size * 0.2:

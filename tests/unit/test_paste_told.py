@@ -1,0 +1,258 @@
+"""Cases told in a line or two: what each kind of statement leads to, and what the like of it must not."""
+
+# ruff: noqa: E501 - a statement is read more easily whole
+from __future__ import annotations
+
+import pytest
+
+from ollamactl.core import pasted
+from ollamactl.core.checks import run
+from ollamactl.core.parse import gin
+from ollamactl.core.paste import cells, claims, fragments, told
+from ollamactl.core.paste.variables import mentioned
+
+# a statement, what it must lead to in the first place, and a near miss at which nothing may be at warning
+KINDS: dict[str, tuple[str, str, str]] = {
+    "cut lines": (
+        "log: truncating input prompt limit=4096 prompt=12034; GIN 200 | 48.1 s on /api/chat",
+        "prompt_truncated",
+        "log: llama runner started in 2.1 seconds; GIN 200 | 8.1 s on /api/chat",
+    ),
+    "columns of ollama ps": (
+        "assistant is slow; ollama ps: gemma3:12b 11 GB 40%/60% CPU/GPU",
+        "partial_offload",
+        "assistant is quick; ollama ps: gemma3:12b 11 GB 100% GPU",
+    ),
+    "shares alone": ("phi4:14b sits at 71% CPU / 29% GPU", "partial_offload", "phi4:14b sits at 100% GPU"),
+    "before and after": (
+        "ollama ps 6 GB 100% GPU CONTEXT 32768 → 5.5 GB 100% CPU CONTEXT 4096 with the new release",
+        "igpu_dropped",
+        "ollama ps 6 GB 100% GPU CONTEXT 32768 → 6 GB 100% GPU CONTEXT 32768 with the new release",
+    ),
+    "a longer context on the CPU": (
+        "ollama ps 6 GB 100% GPU CONTEXT 8192 → 19 GB 100% CPU CONTEXT 131072",
+        "kv_cache_exceeds_vram",
+        "ollama ps 6 GB 100% GPU CONTEXT 8192 → 7 GB 100% GPU CONTEXT 16384",
+    ),
+    "a context to and fro": (
+        "ollama ps CONTEXT 8192 → 2048 → 8192",
+        "model_reload_every_request",
+        "ollama ps CONTEXT 8192 → 8192 → 8192",
+    ),
+    "two settings of a load": (
+        "gemma3 with -c 655360 -np 20; failed to allocate CUDA0 buffer of size 53687091200",
+        "context_multiplied_by_parallel",
+        "gemma3 with -c 16384 -np 4; loaded in 2 s",
+    ),
+    "access lines in short": ("GIN: 503 in 31 to 44 ms on /api/embed", "queue_full_503", "GIN: 200 in 31 to 44 ms on /api/embed"),
+    "several durations": (
+        "GIN 500 30.001 s, 30.004 s, 30.002 s on /api/chat",
+        "client_timeout_500_clusters",
+        "GIN 200 30.001 s, 30.004 s, 30.002 s on /api/chat",
+    ),
+    "systemd's words without the unit": (
+        "status=203/EXEC; Failed at step EXEC spawning /opt/ollama/bin/ollama",
+        "exec_path_missing",
+        "Process: 411 ExecStart=/usr/local/bin/ollama serve (code=exited, status=0/SUCCESS)",
+    ),
+    "a journal's line without its time": (
+        'ollama[811]: level=WARN source=runner.go:154 msg="truncating input prompt" limit=2048 prompt=2900 keep=4 new=2048',
+        "prompt_truncated",
+        'ollama[811]: level=INFO source=server.go:619 msg="llama runner started in 0.25 seconds"',
+    ),
+    "a setting without its prefix": ("override.conf: KV_CACHE_TYPE=q9_9", "kv_type_invalid", "override.conf: KV_CACHE_TYPE=q8_0"),
+    "a name that does not exist": (
+        "compose: OLLAMA_PARALLEL_REQUESTS=4",
+        "unknown_ollama_variable",
+        "compose: OLLAMA_NUM_PARALLEL=4",
+    ),
+    "after a boot": (
+        "The card is found when the service is restarted, not after a boot: CPU only until then.",
+        "service_started_before_gpu",
+        "After a reboot the card is used as before.",
+    ),
+    "after sleep": ("CPU only once the laptop has resumed from sleep.", "gpu_lost_after_suspend", "The laptop sleeps at night, answers are quick in the morning."),
+    "a container and a while": (
+        "The container loses the GPU after about ten hours.",
+        "container_lost_gpu_cgroup",
+        "The container was up for ten hours, the GPU is used.",
+    ),
+    "an integrated GPU": ("780M is not used, models run on the CPU.", "igpu_dropped", "780M is used, models run on it."),
+    "only as root": ("RX 7800 XT is only used when it runs as root: not found unless root", "kfd_permission_denied", "RX 7800 XT is used by the service."),
+    "a shell's profile": (
+        "OLLAMA_NUM_PARALLEL is exported in ~/.bashrc and ignored by the service.",
+        "env_set_in_shell_not_service",
+        "OLLAMA_HOST is exported in ~/.bashrc for the command line.",
+    ),
+    "the main unit and an upgrade": (
+        "Each upgrade resets the Environment lines of ollama.service.",
+        "settings_in_main_unit",
+        "The upgrade kept the Environment lines of the drop-in.",
+    ),
+    "another drop-in": (
+        "An installer of another product replaces override.conf with its own.",
+        "dropin_overridden_by_later_dropin",
+        "override.conf is the only drop-in.",
+    ),
+    "windows and wsl": (
+        "Variables are set in Windows, the server in WSL2 ignores them.",
+        "env_wrong_side_of_wsl",
+        "The server in WSL2 runs with what its unit sets.",
+    ),
+    "launchctl and a reboot": (
+        "What launchctl setenv sets is gone after every reboot.",
+        "launchctl_setenv_not_persistent",
+        "A LaunchAgent sets it after every reboot.",
+    ),
+    "a snap": ("The snap ignores OLLAMA_HOST of the shell.", "snap_config_required", "The snap listens where it shall."),
+    "one by one": ("Two users are served one after another.", "parallel_is_one", "Two users are served at once."),
+    "a family with one slot": (
+        "qwen3.5:27b answers one request at a time, llama3.1 several.",
+        "parallel_forced_to_1_by_architecture",
+        "llama3.1 answers several requests at a time.",
+    ),
+    "models that swap": (
+        "The embedding model evicts the chat model at every question.",
+        "models_evict_each_other",
+        "The embedding model and the chat model stay loaded.",
+    ),
+    "loads anew": (
+        "The model is loaded anew for every message, num_ctx differs between the clients.",
+        "model_reload_every_request",
+        "The model stays loaded between messages.",
+    ),
+    "a client's keep_alive": (
+        "keep_alive -1 is set in Open WebUI, the model is unloaded after 5 minutes.",
+        "client_overrides_keep_alive",
+        "keep_alive 5m is set in Open WebUI, the model stays for that time.",
+    ),
+    "a client without num_ctx": (
+        "The editor's plug-in does not send num_ctx.",
+        "client_num_ctx_not_sent",
+        "The editor's plug-in sends num_ctx=16384.",
+    ),
+    "a prompt that is cut": (
+        "Long documents are cut at the start and answers miss half of them.",
+        "prompt_truncated",
+        "Long documents are answered in full.",
+    ),
+    "a gateway": (
+        "The ingress cuts answers with 504 after 60 s.",
+        "proxy_timeout_60s",
+        "The ingress waits for 600 s.",
+    ),
+    "a fixed time": (
+        "Indexing jobs time out after 90 s.",
+        "client_timeout_500_clusters",
+        "Indexing jobs end after 90 s with all they need.",
+    ),
+    "out of reach": (
+        "Other machines in the LAN cannot connect, ss: LISTEN 127.0.0.1:11434",
+        "bind_loopback_only",
+        "Other machines in the LAN use another server.",
+    ),
+    "a port that is taken": (
+        "ollama serve: the port is in use right after the installation",
+        "port_in_use",
+        "ollama serve: the port was free",
+    ),
+    "by hand": (
+        "ollama serve was started by hand and knows nothing of the variables in the unit.",
+        "running_server_is_not_the_service",
+        "The service was started by systemd with the variables of the unit.",
+    ),
+    "models elsewhere": (
+        "ollama list lacks the models that were pulled as another user.",
+        "models_in_two_dirs",
+        "ollama list shows the models that were pulled.",
+    ),
+    "killed": ("signal: killed while a 32B model loads on a board with 16 GB", "oom_killed", "a 4B model loads on a board with 16 GB"),
+    "slower": (
+        "Half the token rate since the update to 0.31: 64 tok/s → 30 tok/s",
+        "slow_after_upgrade",
+        "The same token rate with the new driver.",
+    ),
+    "an old driver": ("The driver is too old for this release.", "nvidia_driver_too_old", "The driver is new enough for this release."),
+    "a new driver without a reboot": (
+        "Since the driver was updated models run on the CPU.",
+        "driver_library_mismatch",
+        "The driver was updated and the host restarted.",
+    ),
+}  # fmt: skip
+
+
+def checks(text: str) -> list[tuple[str, str]]:
+    facts = pasted.facts_of(text.encode(), "case")
+    report = run(facts) if facts else None
+    assert report is None or not report.crashed
+    return [(f.check, f.severity) for f in report.findings] if report else []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_told_fault_comes_first(kind: str) -> None:
+    text, check, _ = KINDS[kind]
+    assert [c for c, _ in checks(text)][:1] == [check]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_like_of_it_without_the_fault_is_quiet(kind: str) -> None:
+    assert [(c, s) for c, s in checks(KINDS[kind][2]) if s != "info"] == []
+
+
+def test_pieces_keep_the_line_that_they_stood_on() -> None:
+    text = "first line\nsecond; third (with; brackets); fourth\nlast"
+    apart = fragments.apart(text)
+    assert apart is not None
+    assert apart.text.split("\n") == ["first line", "second", "third (with; brackets)", "fourth", "last"]
+    assert apart.places == (1, 2, 2, 2, 3)
+
+
+def test_a_log_and_code_are_not_taken_apart() -> None:
+    assert fragments.apart('time=2026-05-04T10:00:00Z level=INFO msg="a; b"\nfor i in 1 2; do echo $i; done\n') is None
+    assert fragments.apart("line; line\n" * 100) is None
+
+
+def test_evidence_names_the_line_of_the_paste() -> None:
+    facts = pasted.facts_of(b"Answers are wrong.\nlog: all fine; truncating input prompt limit=4096 prompt=9000", "x")
+    assert facts is not None
+    found = run(facts).findings[0]
+    assert found.check == "prompt_truncated" and found.evidence[0].startswith("x:2:")
+
+
+def test_requests_of_a_sentence_have_the_durations_that_it_names() -> None:
+    rows = [gin.parse(line) for line in told.requests("GIN 500 | 59.794 s between 200s of 45 s and 51 s")]
+    assert [(row[1], row[2]) for row in rows if row] == [(500, 59.794), (500, 45.0), (500, 51.0)]
+    assert told.requests("it took 5 s at 10:15:30") == []
+
+
+def test_slots_and_contexts_are_paired_by_their_place() -> None:
+    lines = told.lines("Parallel:1 / Parallel:4 KvSize:131072")
+    assert [line.partition("(unnamed)")[2].strip(' "') for line in lines] == ["--ctx-size 131072 --parallel 4", "--parallel 1"]
+
+
+def test_states_of_ollama_ps() -> None:
+    before, after = cells.states("ollama ps 9.4 GB → 14 GB, CONTEXT 16384 both")
+    assert (before.size, after.size) == (9_400_000_000, 14_000_000_000)
+    assert before.context == after.context == 16384
+    assert cells.states("a 10 GB model with 32 GB of memory") == []
+
+
+def test_settings_of_a_sentence_and_where_they_are_set() -> None:
+    assert mentioned("drop-in: NUM_PARALLEL=4, KEEP_ALIVE=-1") == [
+        ("OLLAMA_NUM_PARALLEL", "4", "service"), ("OLLAMA_KEEP_ALIVE", "-1", "service"),
+    ]  # fmt: skip
+    assert mentioned("~/.zshrc exports OLLAMA_HOST=0.0.0.0") == [("OLLAMA_HOST", "0.0.0.0", "shell")]
+    assert mentioned("setting OLLAMA_IGPU_ENABLE=1 fixed it") == []
+    assert mentioned("HSA_OVERRIDE_GFX_VERSION: empty") == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "May 04 10:00:00 box systemd[1]: Stopping ollama.service - Ollama Service...",
+        "LISTEN 0      4096       127.0.0.1:11434      0.0.0.0:*    users:((\"ollama\",pid=902,fd=3))",
+        "ollama started anna ~/Library/LaunchAgents/homebrew.mxcl.ollama.plist",
+    ],
+)  # fmt: skip
+def test_rows_of_programs_are_no_sentences(row: str) -> None:
+    assert [kind for kind, _ in claims.find(row) if kind not in ("brew_service", "launchagent", "service_file_told")] == []

@@ -302,7 +302,7 @@ def _whole(cell: Cell, loaded: LoadedModel | None, runner: Runner | None, facts:
     if loaded is None or runner is None:
         return "its runner can't be seen"
     if cell.places and loaded.size_vram < loaded.size:
-        return f"only {loaded.size_vram / loaded.size:.0%} of it is on the GPU"
+        return f"only {100 * loaded.size_vram // loaded.size}% of it is on the GPU"
     if not cell.places:
         try:
             swapped = psutil.Process(runner.process.pid).memory_full_info().swap

@@ -9,14 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ollamactl.core.facts import Facts, LoadedModel, Process, Runner
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.sizing import cell
 from ollamactl.core.tune import Try, forecast
 from ollamactl.host import entryfiles, files
 from ollamactl.host.apply import Result
 from ollamactl.host.files import Image
-from ollamactl.host.journal import Entry, FileUndo
-from ollamactl.host.tuning import Trial, merged
+from ollamactl.host.journal import Entry, FileUndo, ModelBefore
+from ollamactl.host.tuning import Trial, _whole, merged
 from ollamactl.report import envelope
 from ollamactl.report import tune as shown
 from ollamactl.report.text import Terminal
@@ -49,6 +50,31 @@ def test_what_stays_beside_it_is_counted_with_as_many_slots() -> None:
 def test_a_family_with_one_slot_has_one() -> None:
     wish, cells = forecast(model(architecture="qwen3vl"), (), settings(), room(gpu()), 16)
     assert (wish.most, wish.first, len(cells)) == (1, 1, 1)
+
+
+# -- what counts as a load that stays --
+
+GIB = 1 << 30
+
+
+def whole(size: int, on_gpu: int, now: tuple[LoadedModel, ...] = ()) -> str:
+    """Why a load of Qwen3 on a GPU is not wholly there; another model was wholly on it before."""
+    of = subject()
+    mine = LoadedModel(name="qwen3:8b", size=size, size_vram=on_gpu)
+    other = ModelBefore("other:8b", 300.0, size=4 * GIB, size_vram=4 * GIB)
+    entry = Entry(id=1, kind="tune", command="x", unit="u", started=0.0, models=(other,))
+    runner = Runner(process=Process(pid=1), name="qwen3:8b")
+    return _whole(of.cells[3], mine, runner, Facts(loaded=(mine, *now)), entry)
+
+
+def test_only_what_is_all_on_the_gpu_and_leaves_others_there_is_resident() -> None:
+    stays = LoadedModel(name="other:8b", size=4 * GIB, size_vram=4 * GIB)
+    spilled = LoadedModel(name="other:8b", size=4 * GIB, size_vram=3 * GIB)
+    assert whole(10 * GIB, 10 * GIB, (stays,)) == ""
+    assert whole(10 * GIB, 9 * GIB, (stays,)) == "only 90% of it is on the GPU"
+    assert whole(1000 * GIB, 1000 * GIB - 1, (stays,)) == "only 99% of it is on the GPU"  # however little is missing
+    assert whole(10 * GIB, 10 * GIB) == "other:8b had to make room for it"
+    assert whole(10 * GIB, 10 * GIB, (spilled,)) == "it pushes other:8b off the GPU"
 
 
 # -- one undo for all loads --

@@ -197,7 +197,7 @@ def test_two_devices(folder: Path) -> None:
         answers = checked(measured([load for load in loads(folder, devices, 1, every=4) if not load.embedding]))
         for load, hyper, answer in answers:
             layout = split(hyper, other(devices))
-            prediction = predict(hyper, request_of(load), other(devices), layout)
+            prediction = predict(hyper, request_of(load), other(devices), layout, projected=True)
             names = ("cache", "window cache", "indexer cache", "recurrent")
             for device in range(devices):
                 got = sum(t.bytes for t in prediction.terms if t.name in names and t.device == device)

@@ -32,7 +32,7 @@ def decoded(b: Builder, inp: Tensor, layer: Layer, block: Block, last: bool) -> 
         return BLOCKS[row.whole](b, inp, layer, block, last)
     if row.gaps and not (layer.heads and layer.kv_heads and layer.ff):
         return _with_gaps(b, inp, layer, block, last)
-    normed = b.norm(inp, block, "attn_norm.weight") if "attn_norm.weight" in block.widths else inp
+    normed = b.normed(inp) if row.bare_norms else b.norm(inp, block, "attn_norm.weight")
     early = router(b, inp, block) if row.early_router else None
     cur = _attended(b, inp, normed, layer, block)
     parallel = _parallel(b, block)
@@ -80,6 +80,7 @@ def _beside(b: Builder, inp: Tensor, normed: Tensor, attended: Tensor, block: Bl
 
 def _after(b: Builder, inp: Tensor, cur: Tensor, block: Block, last: bool, early: Tensor | None) -> Tensor:
     """The feed-forward after the attention, and both sums. `early`: of a router that saw what the block was given."""
+    row = b.hyper.family
     before, after = _norms_between(block)
     cur = b.norm(cur, block, after)
     residual = _added(b, _scaled(b, cur), inp, "attention")
@@ -92,7 +93,7 @@ def _after(b: Builder, inp: Tensor, cur: Tensor, block: Block, last: bool, early
     elif early is not None:
         cur = experts(b, b.norm(residual, block, before), block, logits=early)
     else:
-        cur = mixed(b, b.norm(residual, block, before), block)
+        cur = mixed(b, b.normed(residual) if row.bare_norms else b.norm(residual, block, before), block)
     cur = b.norm(b.norm(cur, block, "post_ffw_norm.weight"), block, "layer_output_norm.weight")
     if last and b.late == "sum":
         b.rows = b.out

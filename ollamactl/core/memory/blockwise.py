@@ -24,6 +24,21 @@ def applies(hyper: Hyper, graph: Graph) -> bool:
     return hyper.family.indexer == "keys-values" and graph.flash and graph.cells.streams == graph.slots
 
 
+def _positions(hyper: Hyper) -> tuple[int, int]:
+    """Positions that a reserved graph covers, and blocks of these."""
+    side = max(int(hyper.keys.get("attention.indexer.block_size", 0)), 1)
+    blocks = -(-POSITIONS // side)
+    return blocks * side, blocks
+
+
+def input_bytes(hyper: Hyper, graph: Graph, tok: int) -> int:
+    """Bytes of the inputs that the choice takes; 0 where nothing is chosen."""
+    if not applies(hyper, graph):
+        return 0
+    positions, blocks = _positions(hyper)
+    return 4 * ((2 + blocks + positions) * tok + (positions + graph.cells.full) * graph.slots)
+
+
 class Blockwise:
     """What all blocks share: positions of cells, blocks of cells, and the mask as plain numbers."""
 
@@ -31,10 +46,8 @@ class Blockwise:
         keys = b.hyper.keys
         self.heads = int(keys.get("attention.indexer.head_count", 0))
         self.width = int(keys.get("attention.indexer.key_length", 0))
-        side = max(int(keys.get("attention.indexer.block_size", 0)), 1)
         self.lead = int(keys.get("leading_dense_block_count", 0))
-        self.positions = -(-POSITIONS // side) * side
-        self.blocks = self.positions // side
+        self.positions, self.blocks = _positions(b.hyper)
         self.most = min(int(keys.get("attention.indexer.top_k", 0)), self.blocks)
         self.index = b.new_input(8 * b.tok)
         self.near = b.new_input(F * self.blocks * b.tok)

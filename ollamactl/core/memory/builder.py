@@ -28,6 +28,7 @@ class Part(NamedTuple):
     output: bool = True
     first: bool = True  # it gets the embeddings, and with them what depends on these
     copies: int = 1  # of every input: 4 where devices work as a pipeline
+    handed: bool = False  # the first norm of what another device hands over is made there
 
 
 class Builder:
@@ -125,21 +126,10 @@ class Builder:
             self.mask[swa] = self.new_input(width * cells * tok)
 
     def _rotations(self, swa: bool | None) -> tuple[Tensor | None, Tensor | None]:
-        """Matrices that turn keys and values before they are quantized (llama_kv_cache::build_input_k_rot)."""
-        if self.hyper.family.hybrid and self.hyper.window:
-            return None, None  # llm_graph_context::build_inp_mem_hybrid_iswa has none
-        layers = [x for x in self.hyper.layers if x.k and (swa is None or x.swa == swa)]
-        keys, values = {x.key for x in layers}, {x.value for x in layers if x.v}
-        turn_k = turn_v = None
-        first = self.hyper.layers[0]  # whose widths decide for all
-        if quantized(self.graph.type_k) and len(keys) == 1 and not first.key % 64:
-            side = 64
-            while next(iter(keys)) % (2 * side) == 0:
-                side *= 2
-            turn_k = self.new_input(F * side * side)
-        if quantized(self.graph.type_v) and len(values) == 1 and not first.value % 64:
-            turn_v = self.new_input(F * 64 * 64)
-        return turn_k, turn_v
+        """Matrices that turn keys and values before they are quantized."""
+        side_k, side_v = rotation_sides(self.hyper, self.graph, swa)
+        turn_k = self.new_input(F * side_k * side_k) if side_k else None
+        return turn_k, self.new_input(F * side_v * side_v) if side_v else None
 
     def new_input(self, size: int) -> Tensor:
         tensor = Tensor(size)
@@ -182,9 +172,9 @@ class Builder:
     def normed(self, tensor: Tensor) -> Tensor:
         """A norm without its weights. One by mean and variance makes a new tensor.
 
-        That of what another device hands over is made there: it needs no weight that would bind it to this one.
+        That of what another device hands over may be made there: no weight binds it to this one.
         """
-        if not self.part.first and self.embedding in (tensor, tensor.root):
+        if self.part.handed and not self.part.first and self.embedding in (tensor, tensor.root):
             handed = self.new_input(tensor.size)
             handed.layout = tensor.layout
             return handed
@@ -213,3 +203,24 @@ class Builder:
     def picked_rows(self, tensor: Tensor) -> Tensor:
         """The rows that are put out."""
         return self.make(self.hyper.embedding, tensor, self.outputs, rows=self.out)
+
+
+def rotation_sides(hyper: Hyper, graph: Graph, swa: bool | None) -> tuple[int, int]:
+    """Sides of the matrices that turn what is quantized in a cache, of keys and of values; 0: they are not turned.
+
+    `swa`: of the cache with a window or of the one without, None where there is one only. As
+    llama_kv_cache::build_input_k_rot and build_input_v_rot.
+    """
+    if hyper.family.hybrid and hyper.window:
+        return 0, 0  # llm_graph_context::build_inp_mem_hybrid_iswa has none
+    layers = [x for x, _ in hyper.groups if x.k and (swa is None or x.swa == swa)]
+    keys, values = {x.key for x in layers}, {x.value for x in layers if x.v}
+    first = hyper.layers[0]  # whose widths decide for all
+    side_k = side_v = 0
+    if quantized(graph.type_k) and len(keys) == 1 and not first.key % 64:
+        side_k = 64
+        while next(iter(keys)) % (2 * side_k) == 0:
+            side_k *= 2
+    if quantized(graph.type_v) and len(values) == 1 and not first.value % 64:
+        side_v = 64
+    return side_k, side_v

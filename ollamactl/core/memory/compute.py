@@ -8,14 +8,18 @@ The formulas restate what the graphs in src/models/*.cpp keep alive and are chec
 
 from __future__ import annotations
 
+from typing import NamedTuple, TypeVar
+
 import msgspec
 
-from ollamactl.core.memory.builder import Part
+from ollamactl.core.memory import blockwise
+from ollamactl.core.memory.builder import Part, rotation_sides
 from ollamactl.core.memory.cache import Cells, pad
 from ollamactl.core.memory.decoder import exact
 from ollamactl.core.memory.ggml import quantized, row_bytes
-from ollamactl.core.memory.model import Hyper
+from ollamactl.core.memory.model import Hyper, Layer
 
+T = TypeVar("T")
 CLASSIC, CURRENT, NEWEST = "classic", "current", "newest"  # classes of engine: see engine_class()
 
 
@@ -36,10 +40,9 @@ class Graph(msgspec.Struct, frozen=True):
 
 
 class Buffers(msgspec.Struct, frozen=True):
-    """Bytes on what holds everything and on the host beside it; `built`: by the graph itself, not by a formula."""
+    """Bytes on what holds everything; `built`: by the graph itself, not by a formula."""
 
     device: int
-    host: int
     built: bool
 
 
@@ -53,7 +56,7 @@ def mask(hyper: Hyper, graph: Graph) -> float:
     w, at, row = hyper.widths, graph.cells, hyper.family
     windowed = hyper.window > 0
     if row.attends_batch:
-        width = 0 if row.recurrent else tokens(graph) * (2 if windowed else 1)
+        width = 0 if row.recurrent else tokens(graph) * _kinds(hyper)
     else:
         width = ((at.full if w.kw_full else 0) + (at.swa if w.swa and windowed else 0)) if w.caches else 0
     return width / 2 if graph.flash else width
@@ -63,9 +66,14 @@ def inputs(hyper: Hyper, graph: Graph) -> float:
     """Numbers a token that live from start to end: embeddings, masks, and where V goes if it is transposed."""
     w = hyper.widths
     index = 0
-    if graph.transposed and w.caches and not hyper.latent:
-        index = 2 * w.vw * (2 if w.swa and hyper.window else 1)
+    if graph.transposed and w.caches and not hyper.latent and not hyper.family.unread:
+        index = 2 * w.vw * _kinds(hyper)
     return (4 if graph.engine == NEWEST else 2) * hyper.embedding + mask(hyper, graph) + index + 5
+
+
+def _kinds(hyper: Hyper) -> int:
+    """How many kinds of attention there are: with a window, without one, or both."""
+    return len({layer.swa for layer, _ in hyper.groups if layer.heads and (layer.k or hyper.family.attends_batch)})
 
 
 def _experts(hyper: Hyper) -> tuple[int, int]:
@@ -188,19 +196,34 @@ def _recurrent(hyper: Hyper, graph: Graph) -> float:
             return 0
 
 
-def host_bytes(hyper: Hyper, graph: Graph) -> int:
-    """The host's part beside a device: the inputs again, and what the input layer computes."""
-    tok = tokens(graph)
-    width = inputs(hyper, graph) + 1
-    if hyper.family.per_layer_input:
-        width += _per_layer(hyper)
-    if hyper.family.positions:
-        width += hyper.embedding
-    width += hyper.deep_inputs * hyper.embedding * (2 if graph.engine == NEWEST else 1)
-    if hyper.family.indexer == "keys":
-        width += graph.cells.full / 2
-    size = int(4 * tok * width)
+def host_bytes(hyper: Hyper, graph: Graph, copies: int = 1, hosted: tuple[Layer, ...] = ()) -> int:
+    """The host's part beside devices: the inputs again, and what the input layer computes.
+
+    `copies`: of what all devices of a pipeline read; `hosted`: blocks whose cache is written in host memory.
+    """
+    tok, row, newest = tokens(graph), hyper.family, graph.engine == NEWEST
+    embeddings = 2 * hyper.embedding  # rows of the table, and, as inputs, what is given instead of tokens
+    read = inputs(hyper, graph) + 1 - embeddings
+    if row.indexer == "keys":
+        read += graph.cells.full / 2
+    own = embeddings + hyper.deep_inputs * hyper.embedding * (2 if newest else 1)
+    own += _per_layer(hyper) if row.per_layer_input else 0
+    own += hyper.embedding if row.positions or (row.streams and newest) else 0
+    written = max((x.kv_heads * (x.key + x.value) for x in hosted), default=0)
+    own += max(0, written - (2 if newest else 1) * hyper.embedding)  # it lies where the embeddings were
+    size = int(4 * tok * (own + copies * read)) + copies * _side_inputs(hyper, graph)
     return size + _attended(hyper, graph) if graph.attend_on_host else size
+
+
+def _side_inputs(hyper: Hyper, graph: Graph) -> int:
+    """Bytes of inputs that few graphs have: rotations of quantized caches, and what chooses blocks of a cache."""
+    mixed = bool(hyper.widths.swa and hyper.window)
+    if hyper.family.attends_batch or not (quantized(graph.type_k) or quantized(graph.type_v)):
+        size = 0
+    else:
+        sides = [side for swa in ((False, True) if mixed else (None,)) for side in rotation_sides(hyper, graph, swa)]
+        size = sum(4 * side * side for side in sides)
+    return size + blockwise.input_bytes(hyper, graph, tokens(graph))
 
 
 def _attended(hyper: Hyper, graph: Graph) -> int:
@@ -222,10 +245,10 @@ def peak(hyper: Hyper, graph: Graph) -> float:
 
 
 def buffers(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> Buffers:
-    """The compute buffer of what holds everything (one device, or the host), and the host's beside a device."""
+    """The compute buffer of what holds everything: one device, or the host."""
     built = built_bytes(hyper, graph, on_host=on_host)
     if built is not None:
-        return Buffers(built, host_bytes(hyper, graph), True)
+        return Buffers(built, True)
     tok, base = tokens(graph), inputs(hyper, graph)
     if on_host:
         base += hyper.embedding
@@ -235,28 +258,37 @@ def buffers(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> Buffers:
     size = max(size, 4 * graph.slots * (hyper.vocabulary + hyper.embedding))
     if graph.cuda and graph.flash:
         size = max(size, 4 * tok * (base + 2 * hyper.widths.hk) + _copies(hyper, graph))
-    return Buffers(int(size), host_bytes(hyper, graph), False)
+    return Buffers(int(size), False)
 
 
+class _Line(NamedTuple):
+    """The buffer at some number of cells, and how many bytes each further cell takes up to another; None: it bends."""
+
+    first: int
+    slope: int | None
+
+
+# A plan asks for the same graphs in many of its cells. Keys hold the identity of a model, values the model itself.
 _built: dict[tuple[object, ...], tuple[Hyper, int | None]] = {}
+_lines: dict[tuple[object, ...], tuple[Hyper, _Line]] = {}
 
 
 def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False, part: Part | None = None) -> int | None:
     """The buffer by the graph itself (decoder.py), or None.
 
-    With flash attention little but the masks grows with the context. Where the buffers of a smaller and a larger one
-    lie on a line of a slope that such growth has, so do those between, and need not be laid out themselves.
+    With flash attention little but the masks grows with the context, and the largest of several such lines counts.
+    Where the buffers of a smaller and a larger context lie on a line of a slope that such growth has, so do those
+    between, and need not be laid out themselves.
     """
     if not hyper.family.built:
         return None
     tok, at = tokens(graph), graph.cells
     hosted = part is not None and bool(part.hosted)
-    # Blocks without attention may lie where a mask was that is read no more.
-    freed = hyper.family.attends_batch or bool(hyper.family.recurrent)
-    if freed or not graph.flash or hosted or (part is not None and not part.blocks):
+    if _frees_masks(hyper, part) or not graph.flash or hosted or (part is not None and not part.blocks):
         return _followed(hyper, graph, tok, on_host, part)
     kinds = _alike(graph.type_k, graph.cuda), _alike(graph.type_v, graph.cuda)
-    graph = msgspec.structs.replace(graph, type_k=kinds[0], type_v=kinds[1])
+    if kinds != (graph.type_k, graph.type_v):
+        graph = msgspec.structs.replace(graph, type_k=kinds[0], type_v=kinds[1])
     mask = 2 * tok * (part.copies if part is not None else 1)
     copied = sum(
         width
@@ -265,20 +297,37 @@ def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False, part: Part
     )
     slopes = (0,) if graph.attend_on_host else (mask, mask + 2 * at.streams * copied)
 
-    def size(cells: int) -> int:
-        return _followed(hyper, _with_cells(hyper, graph, cells), tok, on_host, part) or 0
+    def size(at: Graph) -> int:
+        return _followed(hyper, at, tok, on_host, part) or 0
+
+    def line(low: int, high: int) -> _Line:
+        start = _with_cells(hyper, graph, low)
+        key = (id(hyper), on_host, part, start, high)
+        found = _lines.get(key)
+        if found is None or found[0] is not hyper:
+            first = size(start)
+            rise = size(_with_cells(hyper, graph, high)) - first
+            straight = rise in (slope * (high - low) for slope in slopes)
+            found = _remember(_lines, key, (hyper, _Line(first, rise // (high - low) if straight else None)))
+        return found[1]
 
     low = 256
     while 4 * low <= at.full:
         low *= 4
     high = 4 * low
     while low < at.full:
-        first, rise = size(low), size(high) - size(low)
-        if rise in (slope * (high - low) for slope in slopes):
-            return first + rise // (high - low) * (at.full - low)
+        found = line(low, high)
+        if found.slope is not None:
+            return found.first + found.slope * (at.full - low)
         middle = pad((low + high) // 2, 256)
         low, high = (low, middle) if at.full < middle else (middle, high)
-    return size(low)
+    return size(_with_cells(hyper, graph, low))
+
+
+def _frees_masks(hyper: Hyper, part: Part | None) -> bool:
+    """Whether blocks may lie where a mask was that is read no more: those without attention, or with a window."""
+    last = hyper.layers[part.blocks[-1] if part is not None and part.blocks else hyper.blocks - 1]
+    return hyper.family.attends_batch or bool(hyper.family.recurrent) or (bool(hyper.window) and last.swa)
 
 
 def _alike(kind: str, cuda: bool) -> str:
@@ -293,15 +342,19 @@ def _with_cells(hyper: Hyper, graph: Graph, full: int) -> Graph:
 
 
 def _followed(hyper: Hyper, graph: Graph, tok: int, on_host: bool, part: Part | None) -> int | None:
-    """`exact`, remembered: a plan asks for the same graph in many of its cells."""
+    """`exact`, remembered."""
     key = (id(hyper), tok, on_host, part, graph)
     found = _built.get(key)
     if found is None or found[0] is not hyper:
-        if len(_built) > 4096:
-            _built.clear()
-        found = (hyper, exact(hyper, graph, tok, on_host=on_host, part=part))
-        _built[key] = found
+        found = _remember(_built, key, (hyper, exact(hyper, graph, tok, on_host=on_host, part=part)))
     return found[1]
+
+
+def _remember(known: dict[tuple[object, ...], T], key: tuple[object, ...], value: T) -> T:
+    if len(known) > 4096:
+        known.clear()
+    known[key] = value
+    return value
 
 
 def _copies(hyper: Hyper, graph: Graph, kinds: tuple[str, ...] = ()) -> int:

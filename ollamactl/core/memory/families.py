@@ -53,6 +53,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     # How the graph is built, where it can be followed step by step (decoder.py).
     built: bool = True
     layer_norm: bool | None = False  # norms by mean and variance, which need room of their own; None: by the file
+    bare_norms: bool = False  # the norms before attention and feed-forward have no weights
     parallel: Literal["", "shared", "own"] = ""  # the feed-forward takes the attention's normed input, or its own norm
     # In what order these are added: its result to the input, to the attention's, the latter first, or to the residual.
     parallel_sum: Literal["input", "attention", "attention-first", "residual"] = "input"
@@ -144,7 +145,7 @@ FAMILIES: dict[str, Family] = {
     "phi3": Family(scaled_q=True, residual_first="feed-forward"),
     "openelm": Family(residual_first="attention"),
     "deci": Family(gaps=True),
-    "olmo": Family(layer_norm=True),
+    "olmo": Family(layer_norm=True, bare_norms=True),
     **dict.fromkeys(("hunyuan-dense", "hunyuan_vl", "maincoder", "talkie"), Family(turned_norm=True)),
     "orion": Family(layer_norm=True),
     "bitnet": Family(loads_output=False),

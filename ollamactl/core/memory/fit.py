@@ -15,7 +15,7 @@ from ollamactl.core.memory import placement
 from ollamactl.core.memory.cache import pad
 from ollamactl.core.memory.model import Hyper
 from ollamactl.core.memory.placement import Slices
-from ollamactl.core.memory.predict import COPIES, HOST, Device, Layout, Prediction, Request, predict, refusal, whole
+from ollamactl.core.memory.predict import HOST, Device, Layout, Prediction, Request, predict, refusal, whole
 
 MiB = 1 << 20
 MARGIN = 1024 * MiB  # llama.cpp's --fit-target
@@ -80,18 +80,18 @@ def fit(
     if not devices:
         return _on_host(hyper, request, host_free)
     layout = split(hyper, devices)
-    full = predict(hyper, request, devices, layout)
+    full = predict(hyper, request, devices, layout, projected=True)
     headroom = _headroom(full, devices, keep)
     targets = [d.free - keep for d in devices]
-    beyond = _projected_beyond(hyper, request, layout, devices)
-    if _held(_sums(full, Prediction.most, beyond), targets):
-        return Fit("fits", 0, layout, full, headroom, True)
-    certain = not _held(_sums(full, Prediction.least, beyond), targets)
+    if _held(_sums(full, Prediction.most, devices), targets):
+        loaded = predict(hyper, request, devices, layout)
+        return Fit("fits", 0, layout, loaded, _headroom(loaded, devices, keep), True)
+    certain = not _held(_sums(full, Prediction.least, devices), targets)
     placed = _place(hyper, request, devices, targets, Prediction.on)
     if placed.whole:  # it may fit, but does it at the upper end of every band?
         placed = _place(hyper, request, devices, targets, Prediction.most)
     partial = predict(hyper, request, devices, placed)
-    if placed.whole and _held(_sums(partial, Prediction.on, [0] * len(devices)), [d.free for d in devices]):
+    if placed.whole and _held(_sums(partial, Prediction.on, devices), [d.free for d in devices]):
         return Fit("fits", 0, placed, partial, _headroom(partial, devices, keep), certain)
     if host_free is not None and partial.least(HOST) > host_free:
         why = f"the host would need {partial.on(HOST) / MiB:.0f} MiB and has {host_free / MiB:.0f}"
@@ -103,35 +103,19 @@ def _held(used: list[int], targets: list[int]) -> bool:
     return all(size <= target for size, target in zip(used, targets, strict=True))
 
 
-def _sums(prediction: Prediction, end: End, beyond: list[int]) -> list[int]:
-    """Bytes on each device at one end of the bands, with what the engine's fit projects beyond them."""
-    return [end(prediction, device) + more for device, more in enumerate(beyond)]
+def _sums(prediction: Prediction, end: End, devices: tuple[Device, ...]) -> list[int]:
+    """Bytes on each device at one end of the bands."""
+    return [end(prediction, index) for index in range(len(devices))]
 
 
 def _place(hyper: Hyper, request: Request, devices: tuple[Device, ...], targets: list[int], end: End) -> Layout:
     """Where the engine's fit puts the layers, were the memory that of one `end` of the bands."""
 
     def used(slices: Slices) -> list[int]:
-        trial = placement.layout(hyper, slices)
-        beyond = _projected_beyond(hyper, request, trial, devices)
-        return _sums(predict(hyper, request, devices, trial), end, beyond)
+        return _sums(predict(hyper, request, devices, placement.layout(hyper, slices), projected=True), end, devices)
 
     apart = placement.sparse(hyper) and _surplus_without_experts(hyper, request, devices, targets) > 0
     return placement.layout(hyper, placement.place(hyper, used, targets, experts_apart=apart))
-
-
-def _projected_beyond(hyper: Hyper, request: Request, layout: Layout, devices: tuple[Device, ...]) -> list[int]:
-    """Bytes that the engine's fit projects for a device beyond what it will hold.
-
-    In its dry run the copies of the row that a device takes from the one before are counted twice.
-    """
-    if len(devices) == 1 or not layout.whole:
-        return [0] * len(devices)
-    total = request.context * request.slots
-    rows = pad(min(request.batch, pad(total, 256)), request.slots)
-    row = COPIES * 4 * rows * hyper.embedding
-    places = layout.layers[:-1]
-    return [row if device in places and device != places[0] else 0 for device in range(len(devices))]
 
 
 def _headroom(prediction: Prediction, devices: tuple[Device, ...], keep: int) -> tuple[int, ...]:
@@ -153,7 +137,7 @@ def _surplus_without_experts(
 ) -> int:
     """Bytes left on all devices together when every layer is there but all experts are on the host."""
     hosted = frozenset(i for i, size in enumerate(hyper.weights.experts[: hyper.blocks]) if size)
-    prediction = predict(hyper, request, devices, Layout(split(hyper, devices).layers, hosted))
+    prediction = predict(hyper, request, devices, Layout(split(hyper, devices).layers, hosted), projected=True)
     return sum(target - prediction.on(i) for i, target in enumerate(targets))
 
 

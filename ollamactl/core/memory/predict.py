@@ -187,8 +187,18 @@ def _cuda_has_kernel(hyper: Hyper) -> bool:
     return True
 
 
-def predict(hyper: Hyper, request: Request, devices: tuple[Device, ...], layout: Layout | None = None) -> Prediction:
-    """Predict the memory of one start. Without a layout everything lies on the first device, or on the host."""
+def predict(
+    hyper: Hyper,
+    request: Request,
+    devices: tuple[Device, ...],
+    layout: Layout | None = None,
+    *,
+    projected: bool = False,
+) -> Prediction:
+    """Predict the memory of one start. Without a layout everything lies on the first device, or on the host.
+
+    `projected`: as the engine's own fit sees it, which does not bind norms to the device of their block.
+    """
     layout = layout if layout is not None else whole(hyper, 0 if devices else HOST)
     total = request.context * request.slots
     on = flash(hyper, request, devices)
@@ -215,7 +225,7 @@ def predict(hyper: Hyper, request: Request, devices: tuple[Device, ...], layout:
     )
     terms = _weights(hyper, layout)
     terms += _caches(hyper, request, layout, at, transposed)
-    terms += _computes(hyper, graph, layout, len(devices))
+    terms += _computes(hyper, graph, layout, len(devices), projected or not layout.whole)
     terms.append(Term("output", HOST, output_bytes(hyper, request.slots), "exact"))
     if request.projector:
         terms.append(Term("projector", 0 if devices else HOST, request.projector, "exact"))
@@ -272,8 +282,8 @@ def _caches(hyper: Hyper, request: Request, layout: Layout, at: Cells, transpose
     return [Term(name, device, size, kind) for (name, device), size in sums.items()]
 
 
-def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[Term]:
-    """The compute buffers of every device and of the host."""
+def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int, handed: bool) -> list[Term]:
+    """The compute buffers of every device and of the host. `handed`: devices hand over norms too (Part)."""
     buffers = compute.buffers(hyper, graph, on_host=not devices)
     limits = band(hyper, graph, built=buffers.built)
     used = {d for d in layout.layers if d != HOST}
@@ -289,19 +299,18 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int) -> list[
             continue
         size: int | None = None
         if buffers.built:
-            size = _built(hyper, graph, layout, device, pipeline) if devices > 1 or spilled else buffers.device
+            size = _built(hyper, graph, layout, device, pipeline, handed) if devices > 1 or spilled else buffers.device
         if size is None:
             size = _estimated(hyper, graph, layout, device, buffers.device, pipeline, spilled)
-        mixed = len(used) > 1 and (hyper.family.streams or recurrent.mixes_devices(hyper, layout.layers[:-1]))
-        if mixed or (len(used) > 1 and not buffers.built):  # what several devices copy is only estimated
-            limits = Band(limits.below, max(limits.above, SEVERAL))
-        found.append(_modelled(device, size, limits, hyper))
-    host = buffers.host * (2 if pipeline else 1)
+        more = 0 if len(used) < 2 else _exchanged(hyper, graph, layout, COPIES if pipeline else 1, size, buffers.built)
+        found.append(_modelled(device, size, limits, hyper, more))
+    hosted = tuple(x for x, place in zip(hyper.layers, layout.layers[:-1], strict=False) if place == HOST)
+    host = compute.host_bytes(hyper, graph, COPIES if pipeline else 1, hosted)
     found.append(Term("compute", HOST, host, "modelled", host // 20, host // 20))
     return found
 
 
-def _built(hyper: Hyper, graph: Graph, layout: Layout, device: int, pipeline: bool) -> int | None:
+def _built(hyper: Hyper, graph: Graph, layout: Layout, device: int, pipeline: bool, handed: bool) -> int | None:
     """A device's buffer by the graph of its part. Blocks in host memory are evaluated by the first device."""
     places = layout.layers[:-1]
     hosted = frozenset(i for i, d in enumerate(places) if d == HOST) if device == 0 else frozenset()
@@ -315,6 +324,7 @@ def _built(hyper: Hyper, graph: Graph, layout: Layout, device: int, pipeline: bo
         output=layout.layers[-1] == device,
         first=device == places[0] or bool(hosted),
         copies=COPIES if pipeline else 1,
+        handed=handed,
     )
     return compute.built_bytes(hyper, graph, part=part)
 
@@ -336,6 +346,18 @@ def _estimated(
     return size
 
 
+def _exchanged(hyper: Hyper, graph: Graph, layout: Layout, copies: int, size: int, built: bool) -> int:
+    """Bytes that a device may take from others beyond what is known: nodes between two blocks may be evaluated on
+    either side where states or several streams are read. Rows as seen in dry loads on two and three devices."""
+    row = hyper.family
+    if not built or row.indexer == "keys-values":
+        return int(size * SEVERAL)
+    rows = 11 if row.streams else 6 if row.per_layer_input or row.whole == "single" else 0
+    if row.recurrent not in ("conv", "kda") and recurrent.mixes_devices(hyper, layout.layers[:-1]):
+        rows = 8
+    return rows * copies * 4 * compute.tokens(graph) * hyper.embedding
+
+
 def _share(hyper: Hyper, graph: Graph, layout: Layout, device: int, full: int) -> int:
     """A device that has only the last block computes its feed-forward for the rows that are put out, not for all."""
     if sum(d == device for d in layout.layers[:-1]) != 1 or layout.layers[-2] != device:
@@ -354,6 +376,7 @@ def _borrowed(hyper: Hyper, graph: Graph, layout: Layout) -> int:
     return largest
 
 
-def _modelled(device: int, size: int, limits: Band, hyper: Hyper) -> Term:
+def _modelled(device: int, size: int, limits: Band, hyper: Hyper, more: int = 0) -> Term:
+    """A compute term with its band; `more`: bytes that the truth may be over it besides."""
     kind: Kind = "modelled" if hyper.known else "unknown"
-    return Term("compute", device, size, kind, int(size * limits.below), int(size * limits.above))
+    return Term("compute", device, size, kind, int(size * limits.below), int(size * limits.above) + more)

@@ -147,6 +147,12 @@ def test_xe_tells_the_memory_of_each_tile(fs: FakeFilesystem) -> None:
     assert found.notes == ("the kernel does not say how much memory is free",)
 
 
+def test_an_older_intel_driver_tells_its_memory_and_what_is_free(fs: FakeFilesystem) -> None:
+    card(fs, 0, "0000:04:00.0", "0x8086", "i915", lmem_total_bytes=16 * GIB, lmem_avail_bytes=15 * GIB)
+    (found,) = gpu.devices(read())
+    assert (found.total, found.free, found.unified) == (16 * GIB, 15 * GIB, False)
+
+
 @pytest.mark.parametrize(
     ("files", "unified"),
     [

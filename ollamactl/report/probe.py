@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ollamactl.core.measure import ENOUGH, Baseline, Judged, Phase, Probe, Stat, Summary, stat
+from ollamactl.core.measure import ENOUGH, Baseline, Judged, Phase, Probe, Sent, Stat, Summary, stat
 from ollamactl.report.text import Terminal, columns
 
 SHOWN = 24  # requests of one phase on the terminal; files have all
@@ -84,7 +84,7 @@ def head(probe: Probe) -> str:
 
 
 def _requests(out: Terminal, phase: Phase) -> None:
-    rows = [["#", "result", "status", "wait", "first token", "tokens", "tok/s"]]
+    rows = [["#", "result", "status", "wait", "first token", "tokens", "tok/s", "gap"]]
     shown = phase.judged[:SHOWN]
     for n, j in enumerate(shown, 1):
         s = j.sent
@@ -97,15 +97,22 @@ def _requests(out: Terminal, phase: Phase) -> None:
                 seconds(s.first_token),
                 str(s.tokens) if s.tokens else "–",
                 per_second(s.rate),
+                seconds(gap(s)),
             ]
         )
-    table = columns(rows, {0, 2, 3, 4, 5, 6}, out.table_width)
+    table = columns(rows, {0, 2, 3, 4, 5, 6, 7}, out.table_width)
     room = min(40, out.width - max(map(len, table)) - 3)
     for n, line in enumerate(table):
         strip = bar(shown[n - 1], phase.summary.seconds, room) if n and room >= 10 else ""
         out.line(f"{line.ljust(max(map(len, table)))}  ▏{strip}" if strip else line)
     if len(phase.judged) > len(shown):
         out.line(f"… and {len(phase.judged) - len(shown):,} more (--json, --csv FILE and --html FILE have all)")
+
+
+def gap(sent: Sent) -> float | None:
+    """Inter-token latency of one request, median."""
+    found = stat(sent.gaps)
+    return found.p50 if found else None
 
 
 def bar(judged: Judged, whole: float, room: int) -> str:
@@ -259,7 +266,6 @@ def _phase(p: Phase) -> dict[str, Any]:
 
 def row(j: Judged) -> dict[str, Any]:
     s, r = j.sent, j.sent.reply
-    gaps = stat(s.gaps)
     return {
         "number": s.number,
         "result": j.result,
@@ -278,7 +284,7 @@ def row(j: Judged) -> dict[str, Any]:
         "prompt_tokens": r.prompt_tokens if r else None,
         "tokens": s.tokens,
         "tokens_per_second": s.rate,
-        "between_tokens": gaps.p50 if gaps else None,
+        "between_tokens": gap(s),
         "error": s.error or None,
     }
 
@@ -298,8 +304,6 @@ def table(probe: Probe) -> str:
 
 
 def row_keys() -> tuple[str, ...]:
-    from ollamactl.core.measure import Sent
-
     return tuple(row(Judged(sent=Sent(number=0, at=0.0, end=0.0), result="cut", proof="none")))
 
 

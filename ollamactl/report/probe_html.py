@@ -80,6 +80,7 @@ def _row(number: int, j: Judged) -> list[str]:
         seconds(s.first_token),
         str(s.tokens or "–"),
         per_second(s.rate),
+        seconds(text.gap(s)),
         seconds(s.end - s.at),
         j.why,
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from tests.lab import ollama
 from tests.lab.machine import Machine
 from tests.lab.ollama import CHAT, ctl, ctl_json
+from tests.lab.trust.host import until
 
 pytestmark = pytest.mark.lab
 
@@ -98,10 +100,22 @@ def test_one_slot_serves_one_and_a_cold_burst_is_refused_beyond_the_queue(lab: M
 
 def test_patience_ends_in_the_queue(lab: Machine) -> None:
     """One slot, as the test before left it."""
-    done = ctl_json(lab, "probe", CHAT, "-n", "3", "--client-timeout", "2", "--output-tokens", "2000")
+    done = ctl_json(lab, "probe", CHAT, "-n", "3", "--client-timeout", "6", "--output-tokens", "2000")
     (warm,) = done["data"]["phases"]
     assert results(warm) == {"gave_up": 3}, warm["requests"]
     assert sum(r["waiting"] for r in warm["requests"]) == 2
+    # As the log of a real Ollama has clients that give up: 500 from the queue, 200 mid-stream.
+    until(lambda: sorted(gin(lab)[-3:]) == ["200", "500", "500"], 60)
+    assert "aborting completion request due to client closing the connection" in log(lab)
+
+
+def log(machine: Machine) -> str:
+    return "\n".join(str(e["MESSAGE"]) for e in machine.journal("ollama"))
+
+
+def gin(machine: Machine) -> list[str]:
+    """Statuses of /api/generate, as they ended."""
+    return re.findall(r"\[GIN\].*?\| (\d{3}) \|.*/api/generate", log(machine))
 
 
 def test_an_interrupt_gives_the_results_so_far(lab: Machine) -> None:

@@ -113,7 +113,7 @@ def loads_given_up(start: Start) -> Iterator[Finding]:
     Seen: the runner's start without an end.
     Do: nothing by itself.
     """
-    aborted = [x for x in start.loads if x.outcome == "aborted"]
+    aborted = [x for x in start.loads if x.outcome == "aborted" and x.at is not None]  # lines without a time: cut out
     if len(aborted) >= 3:
         yield Finding(
             "info",

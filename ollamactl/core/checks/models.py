@@ -39,7 +39,7 @@ def model_reload_every_request(signs: Signs, facts: Facts, start: Start | None =
     loads = [x for x in (start.loads if start else ()) if x.model]
     worst: list[Load] = []
     for model in dict.fromkeys(x.model for x in loads):
-        mine = [x for x in loads if x.model == model and x.outcome in ("loaded", "loading", "failed")]
+        mine = [x for x in loads if x.model == model and (x.outcome != "aborted" or x.at is None)]
         changes = [b for a, b in itertools.pairwise(mine) if _options(a) != _options(b)]
         again = any(
             _options(x) in [_options(y) for y in mine[: i - 1]] and _options(x) != _options(mine[i - 1])
@@ -114,7 +114,7 @@ def models_evict_each_other(
     evictions = signs.count("eviction")
     several = len({x.model for x in loads}) > 1
     config = (start.config if start else None) or {}
-    pinned = config.get("OLLAMA_KEEP_ALIVE", "").startswith("2562047h")
+    pinned = _for_ever(config, given)
     if (evictions >= 1 and (turns >= 1 or (not loads and not pinned))) or turns >= 2 or (evictions >= 2 and several):
         limit = config.get("OLLAMA_MAX_LOADED_MODELS", "")
         why = f"OLLAMA_MAX_LOADED_MODELS={limit}" if limit == "1" else "they do not fit together"
@@ -225,6 +225,14 @@ def runner_hung_parent_healthy(facts: Facts, signs: Signs = NO_SIGNS) -> Iterato
         )
 
 
+def _for_ever(config: dict[str, str], given: tuple[Given, ...]) -> bool:
+    """Whether OLLAMA_KEEP_ALIVE keeps models for ever, as the server prints it or as it was given."""
+    told = any(g.name == "OLLAMA_KEEP_ALIVE" and g.value.startswith("-") for g in given)
+    return config.get("OLLAMA_KEEP_ALIVE", "").startswith("2562047h") or (
+        told and "OLLAMA_KEEP_ALIVE" not in config
+    )
+
+
 @check(weight=45)
 def keep_alive_does_not_pin(
     signs: Signs = NO_SIGNS, start: Start | None = None, given: tuple[Given, ...] = ()
@@ -236,7 +244,7 @@ def keep_alive_does_not_pin(
     Do: OLLAMA_MAX_LOADED_MODELS and what fits; a second server for the pinned one.
     """
     config = (start.config if start else None) or {}
-    forever = config.get("OLLAMA_KEEP_ALIVE", "").startswith("2562047h")
+    forever = _for_ever(config, given)
     evicted = signs.count("eviction") > 0
     if forever and evicted and signs is not None:
         yield Finding(
@@ -262,7 +270,7 @@ def keep_alive_does_not_pin(
         yield Finding("info", said, signs.lines("pin_wanted"), "sudo ollamactl plan")
 
 
-@check(weight=58, explains=("partial_offload",))
+@check(weight=58, explains=("partial_offload", "load_oom"))
 def num_gpu_override_too_high(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
     """A forced num_gpu asks for more layers than fit.
 
@@ -295,7 +303,7 @@ def num_gpu_override_too_high(signs: Signs, facts: Facts, start: Start | None = 
         )
 
 
-@check(weight=30)
+@check(weight=42, explains=("partial_offload",))
 def num_gpu_option_limits_layers(start: Start, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A client's num_gpu keeps layers off the GPU.
 
@@ -304,6 +312,12 @@ def num_gpu_option_limits_layers(start: Start, signs: Signs = NO_SIGNS) -> Itera
     Do: take num_gpu out of the request.
     """
     asked = [e for e in (signs.of("memory_estimate")) if re.search(r"layers\.requested=[0-9]\b", e.text)]
+    for event in asked if not any(x.gpu_layers for x in start.loads) else ():
+        fields = dict(re.findall(r"layers\.(requested|model)=\"?(\d+)", event.text))
+        if int(fields.get("model", "0")) > 12 and fields.get("requested", "0") != "0":
+            said = f"num_gpu={fields['requested']} puts {fields['requested']} of {fields['model']} layers on the GPU"
+            yield Finding("warning", said, signs.quotes([event]), "take num_gpu out of the request's options")
+            return
     for load in reversed(start.loads):
         few = load.gpu_layers in (1, 2, 3, 4) and load.outcome == "loaded"
         if few and load.offloaded and load.offloaded[1] > 12:

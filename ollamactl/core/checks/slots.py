@@ -103,7 +103,9 @@ def parallel_forced_to_1_embedding(
 
 
 @check(weight=55)
-def parallel_lower_than_configured(facts: Facts, given: tuple[Given, ...] = ()) -> Iterator[Finding]:
+def parallel_lower_than_configured(
+    facts: Facts, given: tuple[Given, ...] = (), signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """A model was loaded with fewer slots than configured.
 
     Why: slots are decided at the load: the setting came later, the release chose by memory, or the family is forced.
@@ -111,7 +113,7 @@ def parallel_lower_than_configured(facts: Facts, given: tuple[Given, ...] = ()) 
     Do: load the model anew; where a line of Ollama's names the cause, that counts.
     """
     wanted = wanted_slots(facts, given)
-    if not wanted or wanted < 2:
+    if not wanted or wanted < 2 or signs.has("embedding_parallel"):
         return
     config_line = configured(facts.start, "OLLAMA_NUM_PARALLEL")
     for runner in facts.runners or ():

@@ -138,7 +138,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("wrong_domain", r"not (?:privileged|permitted) to (?:set|modify) .*domain|Could not (?:find|set) .*domain"),
     Phrase("gui_failed", r"Unable to init instance|Failed to start: Unable"),
     Phrase("nixos_module", r"services\.ollama\b|ollama\s*=\s*\{|pkgs\.ollama\b"),
-    Phrase("nixos_acceleration", r"acceleration\s*=\s*\"(?:cuda|rocm)\"|ollama-(?:cuda|rocm|vulkan)"),
+    Phrase("nixos_acceleration", r"acceleration\s*=\s*\"(?:cuda|rocm)\"|pkgs\.ollama-(?:cuda|rocm|vulkan)|package\s*=[^\n]*ollama-(?:cuda|rocm|vulkan)"),
     Phrase("nixos_driver", r"videoDrivers\s*=[^\n]*(?:nvidia|amdgpu)"),
     # what people say of it in a sentence
     Phrase("overwritten_by_upgrade", r"(?:overwr\w+|overridden|reset|lost|replaced|cleared|re-?insert\w*|wiped|reverts?|reverted)\b[^\n]{0,60}(?:upgrad\w+|updat\w+|re-?install\w*|new release|install(?:er|\.sh| script))"

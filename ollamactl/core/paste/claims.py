@@ -38,7 +38,7 @@ ON_CPU = r"(?:\bCPU[- ]only\b|\bonly (?:\w+ ){0,2}(?:on |the )*CPU\b|\b(?:on|to|
 NO_EFFECT = r"(?:\bno effect\b|\bwithout (?:any )?effect\b|\bignor\w+|\bineffective\b|\bdoes nothing\b|\bdo nothing\b|\bnot (?:applied|honou?red|respected|used|effective|picked up|read|passed|processed|take[ns]?\b|in effect|seen)|\bn't (?:work|apply|take)|\bnever (?:processed|applied|reach\w*|arriv\w*|read)|\bunchanged\b|\bstays?\b|\bremains?\b|\bstill\b|\bdoes not (?:appear|work|apply|take|show|reach|arrive)|\bunset\b|\bnot set\b)"
 KILLED = r"(?:\bkill(?:s|ed)\b|\bOOM[- ]?kill\w*|\bdies\b|\bdied\b)"
 SERIAL = (
-    r"(?:\bone (?:by one|at a time|after (?:the other|another))|\bserial(?:ly|i[sz]ed?)?\b|\bsequential\w*|\bin turn\b|\bqueues?\b(?! (?:is |was )?(?:full|limit|test))|\bqueued\b|\bwaits? for\b|\bonly (?:\w+ ){0,2}(?:one|1|a single) (?:\w+ )?(?:slot|request)s?\b|\bsingle slot\b|\bonly slot 0\b|\bnot (?:in )?parallel\b"
+    r"(?:\b(?:serves?|handles?|takes?|process(?:es)?|answers) (?:only )?(?:one|a single)\b|\bone (?:by one|at a time|after (?:the other|another))|\bserial(?:ly|i[sz]ed?)?\b|\bsequential\w*|\bin turn\b|\bqueues?\b(?! (?:is |was )?(?:full|limit|test))|\bqueued\b|\bwaits? for\b|\bonly (?:\w+ ){0,2}(?:one|1|a single) (?:\w+ )?(?:slot|request)s?\b|\bsingle slot\b|\bonly slot 0\b|\bnot (?:in )?parallel\b"
     r"|\b(?:not|n't|cannot|can't) (?:\w+ ){0,3}(?:concurrent\w*|in parallel)|\bslots?[ =:]+1\b|-np 1\b|\bparallel[ =:]+1\b)"
 )
 
@@ -107,6 +107,7 @@ RULES: tuple[Rule, ...] = (
     Rule("main_unit_told", (r"\bEnvironment=|\bOLLAMA_\w+|\bsettings?\b|\bcustomi[sz]\w+", r"(?:/(?:etc|lib|usr/lib)/systemd/system/ollama\.service\b(?!\.d)|\bmain unit\b|\bin (?:the )?(?:unit file|ollama\.service)(?!\.d))")),
     Rule("windows_and_wsl", (r"\bWSL2?\b", SETTING, rf"(?:{NO_EFFECT}|\bWindows\b)")),
     Rule("overwritten_by_upgrade", (rf"(?:{UNIT}|{SETTING})", r"\boverwrit\w+|\blost\b|\bgone\b|\breset\w*|\bdrop(?:s|ped)\b|\bdestroy\w*|\bcleared\b|\bre-?insert\w*|\brewrit\w+|\breplaced?\b|\babsent\b|\bwiped\b|\bremoved\b|\bdisappear\w*", UPDATE), (r"\blaunchctl\b", r"\bplist\b", r"\bbrew\b", r"\bGPU\b")),
+    Rule("overwritten_by_upgrade", (r"\bvanish\w*|\blost\b|\bgone\b|\breset\w*|\bdisappear\w*|\boverwr\w+|\bdestroy\w*|\bback to (?:the )?default", r"\b(?:each|every|any|all|with the|with each)\b[^.]{0,12}\b(?:updat|upgrad|re-?install)\w*|\binstall\.sh\b"), (r"\bGPUs?\b|\bcard\b|\bmodels?\b|\bplist\b|\bbrew\b|\blaunchctl\b|\bspeed\b",)),
     Rule("service_file_told", (UNIT,)),
     Rule("http_proxy_told", (r"\bHTTPS?_PROXY\b|\bhttp_proxy\b", r"\bset\b"), (r"_PROXY\W?[=:]", r"\bNO_PROXY\b", r"\bpull\b", r"\bcurl\b", r"\bservice\b")),
     Rule("client_cannot_connect", (r"\b(?:CLI|command|client|ollama (?:list|run|ps))\b", r"\b(?:says|reports|thinks)\b[^.]{0,20}\bnot running\b|\bcannot connect\b|\bcould not connect\b")),
@@ -129,6 +130,8 @@ RULES: tuple[Rule, ...] = (
     Rule("no_speedup", (r"\bNUM_PARALLEL\b|\bparallel\b|\bslots\b", r"\bno (?:\w+ )?(?:speed-?up|gain|faster|higher throughput|improvement)\b|\bnot (?:any )?faster\b|\bsame throughput\b"), (r"\bembed",)),
     Rule("copies_expected", (r"\b(?:several|two|multiple|more|second|many)\b|\btimes\b", r"\b(?:copies|instances?|times)\b", r"\bmodel\b|\b(?:llama|qwen|gemma)[\w.]*\b|\bNUM_PARALLEL\b"), (r"\bmodels? (?:is |are )?(?:loaded|reloaded) \d+ times", r"\bserver instances\b", r"\breload", r"--parallel")),
     Rule("embedding_parallel", (r"\bembed\w*|\bvectors\b", r"\bparallel\b|\bconcurren\w*|\bfifth of the GPU\b|\bone at a time\b"), (r"\b503\b", r"\b500\b", r"\bqueue\b")),
+    Rule("embedding_parallel", (r"\b(?:nomic-embed|mxbai-embed|bge-|all-minilm|snowflake-arctic-embed|embeddinggemma|qwen3-embedding)[\w.:-]*", r"-np 1\b|\bparallel[ =:]+1\b|\bone slot\b|\bn_slots ?[=:] ?1\b")),
+    Rule("embedding_parallel", (r"\bembed\w*", r"\bNUM_PARALLEL\b|\bslots?\b", r"\bGPU\b|\bspite\b|\balthough\b|\bdespite\b|\bone\b"), (r"\b503\b", r"\b500\b", r"\bevict")),
     Rule("queue_full", (r"\b503\b", r"\bbusy\b|\brequests?\b|\bqueue\b|\banswered\b|\b/api/|\bburst\b|\bms\b"), (r"\bno(?:ne)? (?:rejected|503)\b", r"\binstead of 503\b", r"\bproxy\b", r"\bnginx\b")),
     Rule("queue_full", (r"\bserver busy\b|\bmaximum pending requests\b",)),
     Rule("queue_expected", (r"\bMAX_QUEUE\b", r"\b(?:still|all|extra|excess\w*)\b[^.]{0,40}\bwait|\bnone rejected\b|\binstead of 503\b|\bno 503\b|\bnot (?:rejected|applied|bounded)")),
@@ -142,6 +145,7 @@ RULES: tuple[Rule, ...] = (
     Rule("reloaded_each_time", (r"\bnum_ctx\b\W{0,3}=\s*int\(|\bnum_ctx\b[^.;]{0,30}\b(?:token_count|len\(|\* ?1\.)",)),
     Rule("keep_alive_reset", (r"\bkeep[_ -]?alive\b|\bpin(?:s|ned)?\b|\bForever\b", r"\b(?:about |after )?(?:five|5|4|four) ?m(?:in\w*)?\b|\bunload\w*|\breleas\w+|\bback to (?:0|5)\b|\bdefault\b", CLIENT, r"(?<!\w)-1\b|\bfor ?ever\b|\bpin|\bwhatever\b|\bthough\b|\balthough\b|\bdespite\b|\bonly\b|\bignor"), (r"\bevict\b", r"\bonly one\b", r"\bautocomplete\b", r"\bchat model\b")),
     Rule("keep_alive_reset", (CLIENT, r"\breloads? after idle\b|\bunloads the model after\b|\bmodel (?:is )?unloaded after\b", r"\bwhatever\b|\bthough\b|\balthough\b|\bdespite\b|\bany\b")),
+    Rule("keep_alive_reset", (r"\bkeep_alive\b[\"']?\s?[:=]\s?[\"']?(?:0|[1-5]m)\b", r"\brequest\b|\bbody\b|\bclient\b|\bplug-?in\b|\bpayload\b|\bsends?\b|\bnode\b")),
     Rule("keep_alive_reset", (r"(?<!\w)-1 (?:changes|goes|falls|is (?:set|turned)) back to (?:0|5)\b",)),
     Rule("keep_alive_expected", (r"\bkeep[_ -]?alive\b", r"-1\b|\bfor ?ever\b|\bForever\b|\bpinn?(?:ed)?\b|\b24h\b")),
     Rule("pin_wanted", (r"\bpin\b|\balways (?:be )?(?:loaded|kept)|\bkeep (?:some|two|the) models? loaded", r"\bmodels?\b|\bof (?:ten|\d+)\b")),
@@ -150,7 +154,7 @@ RULES: tuple[Rule, ...] = (
     Rule("no_reply", (r"\b0 bytes\b|\bnothing (?:is )?(?:returned|comes)\b|\breturns nothing\b|\bno (?:reply|byte|answer) (?:at all|ever|in \d+)",), (r"\bextension\b", r"\bjournal\b")),
     Rule("num_ctx_withheld", (CLIENT, CONTEXT, r"\b(?:not|n't|never|without|ignor\w+|no)\b[^.]{0,40}\b(?:sent?|pass\w*|forward\w*|set|options?\.num_ctx|num_ctx|ignored|field|honou?red)\b|\bignored\b"), (r"\bOLLAMA_CONTEXT_LENGTH\b", r"\breload")),
     Rule("num_ctx_withheld", (r"\bpayload\b|\brequests?\b|\bcall\b", r"\b(?:without|lacks?|no|omits?|never)\b[^.]{0,24}\bnum_ctx\b")),
-    Rule("num_ctx_on_v1", (r"/v1/|\bOpenAI\b", r"\bnum_ctx\b|\bcontext\b", r"\bignor\w+|\bno(?:t)?\b|→|\bdefault\b|\bcarries\b")),
+    Rule("num_ctx_on_v1", (r"/v1\b|OpenAI", r"\bnum_ctx\b|\bcontext\b", r"\bignor\w+|\bno(?:t)?\b|→|\bdefault\b|\bcarries\b|\bcut\b|\bthough\b|\balthough\b|\bdropped\b|\btruncat")),
     Rule("truncation_told", (r"\bprompts?\b|\bconversation\b|\binput\b|\bsystem message\b|\bmessages\b|\btool (?:definition|prompt)s?\b|\bdocuments?\b", r"\btruncat\w+|\bcut\b|\bdropped\b|\bclipped\b|\btrimmed\b|\blimited to\b|\blose(?:s)? (?:its|their) head\b"), (r"\bnot\b.*\btruncat", r"\bconnection\b", r"\bclients?\b.{0,40}\bnot (?:sent|passed)")),
     Rule("truncation_told", (r"\b\d{4,7}-token (?:prompt|input)|\bprompt (?:of|with) \d{4,}", r"\bwindow\b|\bcontext\b|\bnum_ctx\b")),
     Rule("prompt_half", (r"\bhalf\b|/ ?2\b", r"\bnum_ctx\b|\bcontext\b|\bwindow\b", r"\bprompt\b|\bcut\b|\blimit")),
@@ -196,6 +200,8 @@ RULES: tuple[Rule, ...] = (
     # reach
     Rule("remote_client", (ELSEWHERE, r"\b(?:reach\w*|access\w*|connect\w*|refus\w*|call\w*|available|use)\b")),
     Rule("remote_client", (CONTAINER, r"\b(?:the|its|on) host(?:'s)?\b|\bfrom (?:inside )?(?:a |the )?container\b|\bhost\.docker\b", r"\b(?:reach\w*|connect\w*|refus\w*|access\w*)\b")),
+    Rule("remote_client", (CONTAINER, r"127\.0\.0\.1|\blocalhost\b", r"\bfinds? no\b|\bcannot\b|\bcan't\b|\bcould ?n[o']t\b|\bno server\b|\brefus\w+|\bfails?\b"), (r"\bpublish\w*",)),
+    Rule("package_variant", (r"\bollama-(?:cuda|rocm|vulkan)\b", r"\bno\b|\bwithout\b|\bmissing\b|\bnot installed\b|\black\w*")),
     Rule("not_allowed", (ELSEWHERE, r"\b(?:wants?|not|cannot|can't|unreachable|refused|unable)\b")),
     Rule("loopback_only_told", (r"\b(?:127\.0\.0\.1|localhost|loopback)\S*", r"\bonly\b", r"\b(?:listen\w*|bind\w*|bound|binds|ss|netstat|lsof|shows?|default)\b"), (r"\bcompose\b", r"\bpublish\w*")),
     Rule("exposed_told", (r"\b(?:all|every) (?:network )?interfaces?\b|\breachable (?:from|in|by)\b[^.]{0,20}\b(?:LAN|internet|anyone|network)|\bpublic(?:ly)?\b|\bshodan\b|\bunauthenticated\b|\bwithout (?:any )?auth\w*", r"\b(?:ollama|port|API|11434|publish\w*|bind\w*|bound|listen\w*|expos\w*)\b"), (r"\bloopback\b", r"\bexpected all\b")),

@@ -201,21 +201,20 @@ def _install(
 def roll_back(entry: Callable[[], Entry], check: bool, timeout: float, wait: float, as_json: bool) -> int:
     """The front as it was before one of its changes; the exit code. `entry` is asked with the lock held."""
     from ollamactl.host import apply as changing
-    from ollamactl.host import nginxd
+    from ollamactl.host import journal, nginxd
     from ollamactl.platforms import nginx_install
     from ollamactl.report import front as report
     from ollamactl.report import screens
     from ollamactl.report.text import Terminal
 
     screen = screens.Apply(Terminal(), quiet=as_json, command="rollback")
-    host = LiveHost()
-    with transaction(host, nginxd.UNIT, screen, wait, timeout) as context:
+    if check:
+        text = nginx_install.before_of(entry(), journal.Store())
+        screen.note(f"{nginxd.CONF} would be {'as it was' if text else 'gone'}; nothing was touched")
+        return report.rolled_back(screen, changing.Result(status="unchanged", entry=0), as_json)
+    with transaction(LiveHost(), nginxd.UNIT, screen, wait, timeout) as context:
         text = nginx_install.before_of(entry(), context.store)
-        if check:
-            screen.note(f"{nginxd.CONF} would be {'as it was' if text else 'gone'}; nothing was touched")
-            result = changing.Result(status="unchanged", entry=0)
-        else:
-            result = nginx_install.change(context, text, None, "rollback", lambda: None)
+        result = nginx_install.change(context, text, None, "rollback", lambda: None)
     return report.rolled_back(screen, result, as_json)
 
 

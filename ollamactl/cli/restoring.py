@@ -22,7 +22,7 @@ from ollamactl.errors import Exit, Failure
 from ollamactl.host import files
 from ollamactl.host.files import Image
 from ollamactl.host.journal import FRONT, Entry, Store
-from ollamactl.host.written import written
+from ollamactl.host.written import all_since, written
 
 Planned = tuple[Plan, Facts, dict[str, Image]]
 
@@ -69,19 +69,6 @@ def everything(unit: str, store: Store, host: Host) -> Planned:
     if facts.service.load_state == "not-found" and plan.empty and not found:
         raise Failure(f"systemd knows no unit {unit}, and nothing of ollamactl is here for it", id="absent")
     return msgspec.structs.replace(plan, lints=tuple(left)), facts, images
-
-
-def all_since(store: Store, first: int) -> tuple[Entry, ...]:
-    """All changes from number `first` on. Raises Failure where one can't be read: nobody knows what it has written."""
-    entries, damaged = store.entries(first)
-    for number, error in damaged.items():
-        raise Failure(
-            f"what change {number} did is not known: {error.text}",
-            hint=f"{error.hint}; sudo ollamactl reset takes our own files away all the same",
-            code=Exit.REFUSED,
-            id="history_damaged",
-        )
-    return entries
 
 
 def left_behind(store: Store, host: Host) -> str:

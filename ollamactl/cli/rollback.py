@@ -21,7 +21,7 @@ from ollamactl.cli.common import (
     wait_option,
 )
 from ollamactl.cli.history import numbered
-from ollamactl.cli.restoring import Planned, all_since, everything, left_behind, since
+from ollamactl.cli.restoring import Planned, everything, left_behind, since
 from ollamactl.core.feeds import Collector
 from ollamactl.core.source import Host
 from ollamactl.errors import Exit, Failure
@@ -30,6 +30,7 @@ from ollamactl.host import nginxd
 from ollamactl.host.apply import Context, Kind
 from ollamactl.host.journal import Entry, Store
 from ollamactl.host.live import LiveHost
+from ollamactl.host.written import all_since
 from ollamactl.report import envelope, screens
 from ollamactl.report.text import Terminal
 

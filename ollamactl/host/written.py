@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ollamactl.errors import Exit, Failure
 from ollamactl.host.files import Image
-from ollamactl.host.journal import Entry
+from ollamactl.host.journal import Entry, Store
 
 
 class Written(msgspec.Struct, frozen=True):
@@ -22,6 +23,19 @@ class Written(msgspec.Struct, frozen=True):
     @property
     def edited(self) -> bool:
         return self.kept.digest != self.before.digest
+
+
+def all_since(store: Store, first: int) -> tuple[Entry, ...]:
+    """All changes from number `first` on. Raises Failure where one can't be read: nobody knows what it has written."""
+    entries, damaged = store.entries(first)
+    for number, error in damaged.items():
+        raise Failure(
+            f"what change {number} did is not known: {error.text}",
+            hint=f"{error.hint}; sudo ollamactl reset takes our own files away all the same",
+            code=Exit.REFUSED,
+            id="history_damaged",
+        )
+    return entries
 
 
 def written(entries: Iterable[Entry]) -> tuple[Written, ...]:

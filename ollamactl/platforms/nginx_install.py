@@ -23,6 +23,7 @@ from ollamactl.host import entryfiles, files, journal, nginxd, undo
 from ollamactl.host.context import Context, Lost, Result
 from ollamactl.host.files import Image
 from ollamactl.host.journal import Entry, FileUndo, Kind, ServiceBefore
+from ollamactl.host.written import all_since
 from ollamactl.platforms.nginx import Front
 
 # What has no way through: (method, path)
@@ -169,7 +170,7 @@ def before_of(entry: Entry, store: journal.Store) -> str | None:
     """Our file as it was before a change of it, to be put back. Raises Failure where somebody else has changed it
     since: it is left alone."""
     changed = [f for f in entry.files if f.path == nginxd.CONF]
-    later = [e for i in store.ids() if i >= entry.id and (e := store.entry(i)) is not None and e.outcome == "applied"]
+    later = [e for e in all_since(store, entry.id) if e.outcome == "applied"]
     last = [f for e in later for f in e.files if f.path == nginxd.CONF]
     if not changed or files.image(nginxd.CONF).digest not in (last[-1].after.digest, changed[0].before.digest):
         raise Failure(

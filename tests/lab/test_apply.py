@@ -259,6 +259,19 @@ def test_output_that_does_not_go_to_the_journal_is_read_from_its_file(lab: Machi
     assert any("server config: OLLAMA_NUM_PARALLEL=2" in s["text"] for s in done["data"]["steps"])
 
 
+def test_a_server_with_a_network_of_its_own_is_asked_in_it_and_put_back(lab: Machine) -> None:
+    dropin(lab, "net.conf", "PrivateNetwork=yes")
+    lab.run(["systemctl", "restart", "ollama"])
+    done = ctl_json(lab, "apply", "--parallel", "2", "--model", CHAT)
+    assert (done["exit_code"], done["status"]) == (0, "applied"), done
+    rows = {row["name"]: row["layers"] for row in done["data"]["rows"]}
+    assert rows["OLLAMA_NUM_PARALLEL"]["runner"] == "-np 2"
+    failed = ctl_json(lab, "apply", "--parallel", "3", "--model", FORCED)
+    assert failed["exit_code"] == 3, failed
+    assert environ(lab)["OLLAMA_NUM_PARALLEL"] == "2"
+    assert [m["name"] for m in ctl_json(lab, "facts")["data"]["loaded"]] == [CHAT], "loaded again, as before"
+
+
 def test_a_log_namespace_is_read(lab: Machine) -> None:
     dropin(lab, "log.conf", "LogNamespace=models")
     lab.run(["systemctl", "restart", "ollama"])

@@ -27,6 +27,7 @@ class Point(Record, frozen=True, kw_only=True):
     rate: float | None  # tokens/s of one request, median
     total_rate: float | None  # tokens/s in all
     failed: int = 0
+    cut: bool = False  # the time limit ended it before all requests were answered
 
 
 class Try(Record, frozen=True, kw_only=True):
@@ -149,6 +150,8 @@ def gains(less: Point, more: Point) -> bool:
 
 def breaks(p: Point, wish: Wish) -> str:
     """Which limit a point breaks; empty for none."""
+    if p.cut:
+        return f"the time limit ended the measurement with {p.at_once} at once"
     if p.failed or p.first_token is None:
         return f"{p.failed or 'all'} of {p.at_once} requests at once failed"
     if wish.first_token is not None and p.first_token > wish.first_token:

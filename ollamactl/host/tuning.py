@@ -219,7 +219,7 @@ class _Run:
         found = probing.measure(where, self.subject.wanted(slots), seen, self.ctx.report.working)
         if found.interrupted:
             raise Interrupted(found.signal)
-        if not found.phases:
+        if not found.phases or _cut(found.phases[0]):
             raise Failure("nothing could be measured within the time limit", hint="--time-limit 1200", id="limit")
         counts = ", ".join(str(p.clients) for p in found.phases)
         self.ctx.report.step(f"measured with {counts} at once", seconds=time.monotonic() - began)
@@ -335,5 +335,11 @@ def _point(phase: Phase) -> Point:
         first_token=None if first is None else first.p95 if first.p95 is not None else first.max,
         rate=s.rate.p50 if s.rate else None,
         total_rate=s.total_rate,
-        failed=s.sent - done,
+        failed=s.sent - done - s.counts.get("cut", 0),
+        cut=_cut(phase),
     )
+
+
+def _cut(phase: Phase) -> bool:
+    """Whether the time limit ended it."""
+    return bool(phase.summary.counts.get("cut"))

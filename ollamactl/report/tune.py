@@ -277,6 +277,7 @@ def _load(t: Trial) -> dict[str, Any]:
                 "tokens_per_second": p.rate,
                 "tokens_per_second_in_all": p.total_rate,
                 "failed": p.failed,
+                "cut": p.cut,
             }
             for p in tried.points
         ],

@@ -133,6 +133,18 @@ def test_failed_requests_are_no_gain() -> None:
     assert tune.knee([*good, dead], wish).why == "all of 4 requests at once failed"
 
 
+def test_what_the_time_limit_cut_is_no_failure_and_not_recommended() -> None:
+    wish = wished(8, 0, 1, 100)
+    points = (
+        Point(at_once=1, first_token=0.1, rate=9.0, total_rate=9.0),
+        Point(at_once=2, first_token=0.1, rate=9.0, total_rate=18.0),
+        Point(at_once=4, first_token=0.1, rate=9.0, total_rate=36.0, cut=True),
+    )
+    step = tune.step([Try(slots=8, loaded=True, resident=True, points=points)], wish, 0)
+    assert (step.slots, step.knee) == (2, 2)
+    assert step.why == "the time limit ended the measurement with 4 at once"
+
+
 @given(
     memory=st.integers(1, 80),
     fixed=st.integers(1, 20),

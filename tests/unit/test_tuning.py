@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from ollamactl.core.facts import Facts, LoadedModel, Process, Runner
+from ollamactl.core.judge import phase
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.sizing import cell
 from ollamactl.core.tune import Try, forecast
@@ -17,11 +18,12 @@ from ollamactl.host import entryfiles, files
 from ollamactl.host.apply import Result
 from ollamactl.host.files import Image
 from ollamactl.host.journal import Entry, FileUndo, ModelBefore
-from ollamactl.host.tuning import Trial, _whole, merged
+from ollamactl.host.tuning import Trial, _point, _whole, merged
 from ollamactl.report import envelope
 from ollamactl.report import tune as shown
 from ollamactl.report.text import Terminal
 from ollamactl.report.tune_html import page
+from tests.probes import BASE, burst
 from tests.tunings import report, subject, trial
 from tests.unit.planned import gpu, model, room, settings
 
@@ -75,6 +77,15 @@ def test_only_what_is_all_on_the_gpu_and_leaves_others_there_is_resident() -> No
     assert whole(1000 * GIB, 1000 * GIB - 1, (stays,)) == "only 99% of it is on the GPU"  # however little is missing
     assert whole(10 * GIB, 10 * GIB) == "other:8b had to make room for it"
     assert whole(10 * GIB, 10 * GIB, (spilled,)) == "it pushes other:8b off the GPU"
+
+
+def test_requests_that_the_time_limit_cut_have_not_failed() -> None:
+    sent, samples = burst(4, 4)
+    late = msgspec.structs.replace(sent[3], ended_by="limit", reply=None)
+    refused = msgspec.structs.replace(sent[2], status=503, reply=None, ended_by="error")
+    point = _point(phase("warm", [*sent[:2], refused, late], samples, BASE, clients=4))
+    assert (point.at_once, point.failed, point.cut) == (4, 1, True)
+    assert not _point(phase("warm", sent, samples, BASE, clients=4)).cut
 
 
 # -- one undo for all loads --

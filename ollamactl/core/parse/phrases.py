@@ -184,23 +184,23 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("kv_each", r"\bn_ctx_(?:per_)?seq[ =:]+(?P<each>[1-9]\d{2,6})\b"),
     Phrase("kv_size_times", r"kv_size[ =:]+(?P<total>\d+)"),
 )  # fmt: skip
-_LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}  # no other letter: lengths stay
+LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}  # no other letter: lengths stay
 
 
-def _lowered(pattern: str) -> str:
+def lowered(pattern: str) -> str:
     """The pattern for text in lower case: matching without case costs four times as much."""
     parts = re.split(r"(\\.|[(][?]P<\w+>)", pattern)
-    return "".join(part if at % 2 else part.translate(_LOWER) for at, part in enumerate(parts))
+    return "".join(part if at % 2 else part.translate(LOWER) for at, part in enumerate(parts))
 
 
-_ROWS = [(row, re.compile(_lowered(row.pattern))) for row in PHRASES]
+_ROWS = [(row, re.compile(lowered(row.pattern))) for row in PHRASES]
 LONG = 600  # characters of a line that are looked at
 
 
 def find(line: str) -> list[tuple[str, dict[str, str]]]:
     """The rows that a line says, each kind once, with fields."""
     text = line[:LONG]
-    low = text.translate(_LOWER)
+    low = text.translate(LOWER)
     found: dict[str, dict[str, str]] = {}
     for row, pattern in _ROWS:
         if row.kind not in found and (match := pattern.search(low)):

@@ -13,9 +13,11 @@ These are for told cases: nobody's log is read by them.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import NamedTuple
 
 from ollamactl.core import settings
+from ollamactl.core.parse import phrases
 
 # -- things --
 GPU = r"(?:\be?i?GPUs?\b|\b(?:graphics )?cards?\b|\bCUDA\b|\bROCm\b|\bVulkan\b|\b(?:RTX|GTX|RX|Radeon|Quadro|Tesla|GeForce|Arc|Vega)\b|\b(?:NVIDIA|AMD)\b|\b[PVAT]\d{1,3}\b|\b\d{3}M\b)"
@@ -214,10 +216,25 @@ RULES: tuple[Rule, ...] = (
     Rule("registry_timeout", (r"\bproxy\b|\bfirewall\b|HTTPS?_PROXY", r"\bpull\b|\bregistry\b|\bdownload\w*|\bmanifest\b|\bdial tcp\b|\blookup\b", r"\b(?:fail\w*|cannot|not|no effect|timeout|timed out|refused|unreachable|no such host)\b")),
     Rule("num_ctx_declared", (r"\bdeclared\b|\brecorded\b", r"\bnum_ctx\b|\bcontext\b")),
 )  # fmt: skip
-_COMPILED = [(rule.kind, [re.compile(p, re.I) for p in rule.all], [re.compile(p, re.I) for p in rule.none]) for rule in RULES]
 _JOURNAL = re.compile(r"\w{3} +\d+ [\d:]{8} |\d{4}-\d\d-\d\dT")
 _NAME = re.compile(rf"\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_[A-Z_\d]+|\b(?:{_NAMES})\b")
 LONG = 500  # characters of a sentence
+
+
+_pattern = cache(lambda text: re.compile(phrases.lowered(text)))  # when first needed: most sentences need few
+
+
+class _Reader:
+    """A sentence, of which each pattern is looked for once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text.lower() if text.isascii() else text.translate(phrases.LOWER)
+        self.known: dict[str, bool] = {}
+
+    def says(self, pattern: str) -> bool:
+        if pattern not in self.known:
+            self.known[pattern] = _pattern(pattern).search(self.text) is not None
+        return self.known[pattern]
 
 
 def find(sentence: str) -> list[tuple[str, dict[str, str]]]:
@@ -225,10 +242,11 @@ def find(sentence: str) -> list[tuple[str, dict[str, str]]]:
     text = sentence[:LONG]
     if not _is_sentence(text) or _WELL.search(text):
         return []
+    says = _Reader(text).says
     found: list[str] = []
-    for kind, needed, barred in _COMPILED:
-        if kind not in found and all(p.search(text) for p in needed) and not any(p.search(text) for p in barred):
-            found.append(kind)
+    for rule in RULES:
+        if rule.kind not in found and all(map(says, rule.all)) and not any(map(says, rule.none)):
+            found.append(rule.kind)
     name = _NAME.search(text)
     fields = {"name": _full(name[0])} if name else {}
     return [(kind, fields) for kind in found]

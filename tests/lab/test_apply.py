@@ -13,6 +13,7 @@ from tests.lab import ollama
 from tests.lab.machine import Machine
 from tests.lab.ollama import CHAT, FORCED, api, ctl, ctl_json
 from tests.lab.service import DROPINS, OURS, dropin, environ, environ_without_ids, etc, ids, invocation, server_config
+from tests.lab.trust.host import exists
 
 pytestmark = pytest.mark.lab
 
@@ -227,6 +228,36 @@ def test_history_rollback_and_reset(lab: Machine) -> None:
     assert ctl(lab, "apply", "--parallel", "2", "--unset", "OLLAMA_DEBUG").returncode == 0
     assert ctl_json(lab, "reset")["exit_code"] == 0
     assert lab.run(["ls", OURS], check=False).returncode != 0
+
+
+def test_unset_makes_absent_whoever_sets_it_and_release_leaves_it_to_others(lab: Machine) -> None:
+    lab.write("/etc/default/ollama", "OLLAMA_MAX_QUEUE=9\nOLLAMA_DEBUG=1\n")
+    dropin(
+        lab, "10-site.conf", "Environment=OLLAMA_KEEP_ALIVE=7m OLLAMA_NOPRUNE=1", "EnvironmentFile=/etc/default/ollama"
+    )
+    lab.run(["systemctl", "restart", "ollama"])
+    ollama.wait_answer(lab)
+    gone = ("OLLAMA_NOPRUNE", "OLLAMA_MAX_QUEUE")
+    done = ctl_json(lab, "apply", "--keep-alive", "9m", *(word for name in gone for word in ("--unset", name)))
+    assert done["exit_code"] == 0, done
+    has = environ(lab)
+    assert not set(gone) & set(has) and (has["OLLAMA_KEEP_ALIVE"], has["OLLAMA_DEBUG"]) == ("9m", "1")
+    assert "OLLAMA_MAX_QUEUE:512" in server_config(lab) and "OLLAMA_NOPRUNE:false" in server_config(lab)
+    rows = {r["name"]: r["layers"] for r in ctl_json(lab, "verify")["data"]["rows"]}
+    assert {(rows[name]["drop-in"], rows[name]["process"]) for name in gone} == {("absent", "–")}
+    assert ctl(lab, "verify").returncode == 0
+    later = f"{DROPINS}/zzz-later.conf"
+    lab.write(later, "[Service]\nUnsetEnvironment=\nEnvironment=OLLAMA_NOPRUNE=1\n")
+    lab.run(["systemctl", "daemon-reload"])
+    lost = ctl_json(lab, "verify")
+    assert lost["exit_code"] == 1 and "OLLAMA_NOPRUNE" in [m["name"] for m in lost["data"]["mismatches"]], lost
+    lab.run(["bash", "-c", f"rm {later}; systemctl daemon-reload"])
+    done = ctl_json(lab, "apply", "--release", "OLLAMA_KEEP_ALIVE", "--release", "OLLAMA_NOPRUNE")
+    assert done["exit_code"] == 0, done
+    has = environ(lab)
+    assert (has["OLLAMA_KEEP_ALIVE"], has["OLLAMA_NOPRUNE"]) == ("7m", "1") and "OLLAMA_MAX_QUEUE" not in has
+    assert ctl_json(lab, "rollback", "1")["exit_code"] == 0
+    assert environ(lab)["OLLAMA_MAX_QUEUE"] == "9" and not exists(lab, OURS)
 
 
 def test_several_units_and_none_named(lab: Machine) -> None:

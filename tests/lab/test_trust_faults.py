@@ -425,6 +425,7 @@ def test_a_request_in_flight_is_drained_or_cut(lab: Machine) -> None:
     before, was = Before(lab), invocation(lab)
     done = ctl_json(lab, "apply", "--parallel", "2", "--drain", "0.5")
     assert done["exit_code"] == 6 and done["errors"][0]["id"] == "still_busy", done
+    assert "can't be held back without a front" in done["errors"][0]["hint"]
     assert invocation(lab) == was
     before.holds()
     assert ctl_json(lab, "apply", "--parallel", "2", "--cut")["exit_code"] == 2

@@ -18,12 +18,6 @@ QUICK = ("--output-tokens", "4", "--rounds", "1")
 LONG = ("tune", CHAT, "--max", "2", "--output-tokens", "200", "--rounds", "100")
 
 
-def put_back(machine: Machine, before: Before) -> None:
-    """All as it was, but for what was learnt of loads and of service times."""
-    machine.run(["rm", "-f", "/var/lib/ollamactl/loads.jsonl", "/var/lib/ollamactl/measured.jsonl"])
-    before.holds()
-
-
 def starts(machine: Machine) -> int:
     """Invocations of the service so far."""
     return len({e["_SYSTEMD_INVOCATION_ID"] for e in machine.journal("ollama") if "_SYSTEMD_INVOCATION_ID" in e})
@@ -47,7 +41,7 @@ def test_it_loads_measures_and_puts_back(lab: Machine) -> None:
         assert [c["name"] for c in later["changes"] if c["now"] != c["new"]] == ["OLLAMA_NUM_PARALLEL"]
     slots = data["recommendation"]["slots"]
     assert slots in (1, 2) and f"--parallel {slots} --context-length 2048" in data["recommendation"]["command"]
-    put_back(lab, before)
+    before.holds()
     assert data["restored"] and not data["applied"]
     assert data["restarts"] == starts(lab) - count <= 3
     assert [m["name"] for m in ollama.api(lab, "/api/ps")["models"]] == [CHAT]  # it was loaded, for an hour
@@ -66,7 +60,7 @@ def test_what_it_recommends_is_applied_and_can_be_taken_back(lab: Machine) -> No
     assert environ(lab)["OLLAMA_NUM_PARALLEL"] == "1" and starts(lab) - count == done["data"]["restarts"] == 2
     assert ctl_json(lab, "verify")["exit_code"] == 0
     assert ctl_json(lab, "rollback")["exit_code"] == 0
-    put_back(lab, before)
+    before.holds()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -78,7 +72,7 @@ def test_a_signal_while_it_measures_puts_back(lab: Machine, number: signal.Signa
     done = ended(process)
     assert done["exit_code"] == 3 and done["errors"][0]["id"] == "interrupted", done
     assert number.name in done["errors"][0]["text"] and done["data"]["recommendation"] is None
-    put_back(lab, before)
+    before.holds()
 
 
 def measures(machine: Machine) -> bool:
@@ -97,7 +91,7 @@ def test_killed_while_it_measures_it_is_recovered(lab: Machine) -> None:
     assert "a change was interrupted: ollamactl tune" in ctl_json(lab, "verify")["open_transaction"]
     done = ctl_json(lab, "recover")
     assert done["exit_code"] == 0 and done["data"]["recovered"], done
-    put_back(lab, before)
+    before.holds()
 
 
 def test_a_load_that_fails_is_an_answer_and_is_put_back(lab: Machine) -> None:
@@ -126,7 +120,7 @@ def test_what_can_not_be_tuned_is_said_before_anything_is_touched(lab: Machine) 
         assert [e["id"] for e in done["errors"]] == [id] and done["exit_code"] in (2, 5), done
     assert ctl_json(lab, "tune", CHAT, user="daemon", cwd="/")["errors"][0]["id"] == "denied"
     assert ctl_json(lab, "history")["data"]["entries"] == []
-    put_back(lab, before)
+    before.holds()
     lab.run(["systemctl", "stop", "ollama"])
     done = ctl_json(lab, "tune", CHAT)
     assert done["errors"][0]["id"] == "not_running" and "systemctl start" in done["errors"][0]["hint"]

@@ -28,7 +28,7 @@ value=$(grep '^OLLAMA_NUM_PARALLEL=' /tmp/env)
 env=$(sort /tmp/env | sha256sum | cut -c1-8)
 serves=no; curl -sf --max-time 5 http://127.0.0.1:11434/api/version >/dev/null && serves=yes
 reload=$(systemctl show -P NeedDaemonReload ollama)
-open=no; ls -A /var/lib/ollamactl 2>/dev/null | grep -qvx -e lock -e history && open=yes
+open=no; ls -A /var/lib/ollamactl 2>/dev/null | grep -qvxE 'lock|history|loads.jsonl|vocabularies.json' && open=yes
 echo "STATE $etc env=$env value=${value#*=} serves=$serves reload=$reload open=$open"
 """
 

@@ -9,7 +9,8 @@ from ollamactl.core.sizing import Model
 from ollamactl.core.tune import Point, Try, counts, forecast, step
 from ollamactl.host.apply import Result
 from ollamactl.host.probing import Wanted
-from ollamactl.host.tuning import Subject, Trial, Tuned
+from ollamactl.host.trial import Trial
+from ollamactl.host.tuning import Subject, Tuned
 from ollamactl.report.tune import Report
 from tests.unit.planned import gpu, model, room, settings
 

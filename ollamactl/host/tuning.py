@@ -7,18 +7,17 @@ import time
 from collections.abc import Callable
 
 import msgspec
-import psutil
 
 from ollamactl.core import tune as search
 from ollamactl.core.capacity import Budget
 from ollamactl.core.facts import Facts, LoadedModel, Runner
 from ollamactl.core.feeds import Collector
-from ollamactl.core.measure import Phase, Probe
+from ollamactl.core.measure import Probe
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.plan import Change, Plan
 from ollamactl.core.runners import model_of
 from ollamactl.core.sizing import Cell, Model
-from ollamactl.core.tune import Point, Step, Try, Wish
+from ollamactl.core.tune import Step, Try, Wish
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import apply as changing
 from ollamactl.host import loads, probing, undo, wire
@@ -28,6 +27,7 @@ from ollamactl.host.journal import Entry, FileUndo
 from ollamactl.host.loads import Stored
 from ollamactl.host.probing import Wanted
 from ollamactl.host.slots import Slots
+from ollamactl.host.trial import Trial, cache_of, is_cut, missing, point
 
 # (slots, for good) → the plan that leads there from what is now, and the facts that it was made of
 Planner = Callable[[int, bool], tuple[Plan, Facts]]
@@ -42,20 +42,6 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     budget: Budget
     wanted: Callable[[int], Wanted]
     address: str
-
-
-class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One load. `changes`: what was changed for it; `restarted`: the service was started anew; `error`: bytes held
-    beyond the prediction; `cache`: bytes of caches and states. None where the log does not tell."""
-
-    tried: Try
-    why: str
-    changes: tuple[Change, ...] = ()
-    restarted: bool = False
-    predicted: int = 0
-    error: int | None = None
-    cache: int | None = None
-    probe: Probe | None = None
 
 
 class Tuned(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,7 +147,7 @@ class _Run:
             return msgspec.structs.replace(trial, tried=tried)
         runner, loaded, stored = self._seen(cell, facts)
         held = cell.need + stored.error if stored is not None else None
-        whole = _whole(cell, loaded, runner, facts, self._entry)
+        whole = missing(cell, loaded, runner, facts, self._entry)
         found = None
         if not whole:
             self._remember(stored)
@@ -173,12 +159,12 @@ class _Run:
                 whole = error.text  # it died of so many requests at once
         if whole:
             self.ctx.report.step(whole, ok=False)
-        points = tuple(_point(p) for p in found.phases) if found else ()
+        points = tuple(point(p) for p in found.phases) if found else ()
         return msgspec.structs.replace(
             trial,
             tried=Try(slots=step.slots, loaded=True, resident=not whole, held=held, points=points, why=whole),
             error=stored.error if stored is not None else None,
-            cache=_cache(stored) if stored is not None else None,
+            cache=cache_of(stored) if stored is not None else None,
             probe=found,
         )
 
@@ -219,7 +205,7 @@ class _Run:
         found = probing.measure(where, self.subject.wanted(slots), seen, self.ctx.report.working)
         if found.interrupted:
             raise Interrupted(found.signal)
-        if not found.phases or _cut(found.phases[0]):
+        if not found.phases or is_cut(found.phases[0]):
             raise Failure("nothing could be measured within the time limit", hint="--time-limit 1200", id="limit")
         counts = ", ".join(str(p.clients) for p in found.phases)
         self.ctx.report.step(f"measured with {counts} at once", seconds=time.monotonic() - began)
@@ -295,51 +281,3 @@ def merged(so_far: Entry, new: Entry) -> Entry:
         values={**new.values, **so_far.values},
         overrides=tuple(dict.fromkeys((*so_far.overrides, *new.overrides))),
     )
-
-
-def _whole(cell: Cell, loaded: LoadedModel | None, runner: Runner | None, facts: Facts, entry: Entry) -> str:
-    """Why a load is not wholly where it should be; empty where it is."""
-    if loaded is None or runner is None:
-        return "its runner can't be seen"
-    if cell.places and loaded.size_vram < loaded.size:
-        return f"only {100 * loaded.size_vram // loaded.size}% of it is on the GPU"
-    if not cell.places:
-        try:
-            swapped = psutil.Process(runner.process.pid).memory_full_info().swap
-        except (psutil.Error, AttributeError):
-            swapped = 0
-        if swapped:
-            return f"{swapped >> 20} MiB of it are in swap"
-    now = {m.name: m for m in facts.loaded or ()}
-    for model in entry.models:
-        if model.name == loaded.name:
-            continue
-        there = now.get(model.name)
-        if there is None:
-            return f"{model.name} had to make room for it"
-        if model.size and model.size_vram >= model.size and there.size_vram < there.size:
-            return f"it pushes {model.name} off the GPU"
-    return ""
-
-
-def _cache(stored: Stored) -> int:
-    return sum(side.get("kv", 0) + side.get("rs", 0) for side in stored.buffers.values())
-
-
-def _point(phase: Phase) -> Point:
-    s = phase.summary
-    done = s.counts.get("served", 0) + s.counts.get("queued", 0)
-    first = s.first_token
-    return Point(
-        at_once=phase.clients,
-        first_token=None if first is None else first.p95 if first.p95 is not None else first.max,
-        rate=s.rate.p50 if s.rate else None,
-        total_rate=s.total_rate,
-        failed=s.sent - done - s.counts.get("cut", 0),
-        cut=_cut(phase),
-    )
-
-
-def _cut(phase: Phase) -> bool:
-    """Whether the time limit ended it."""
-    return bool(phase.summary.counts.get("cut"))

@@ -10,7 +10,8 @@ import msgspec
 from ollamactl.core.plan import Plan
 from ollamactl.core.tune import Step
 from ollamactl.errors import Exit, Failure
-from ollamactl.host.tuning import Subject, Trial, Tuned
+from ollamactl.host.trial import Trial
+from ollamactl.host.tuning import Subject, Tuned
 from ollamactl.report import screens
 from ollamactl.report.probe import per_second, seconds
 from ollamactl.report.text import Terminal, columns, size

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ollamactl.host.tuning import Trial
+from ollamactl.host.trial import Trial
 from ollamactl.platforms import templates
 from ollamactl.report import tune as text
 from ollamactl.report.probe_html import curve

@@ -18,7 +18,8 @@ from ollamactl.host import entryfiles, files
 from ollamactl.host.apply import Result
 from ollamactl.host.files import Image
 from ollamactl.host.journal import Entry, FileUndo, ModelBefore
-from ollamactl.host.tuning import Trial, _point, _whole, merged
+from ollamactl.host.trial import Trial, missing, point
+from ollamactl.host.tuning import merged
 from ollamactl.report import envelope
 from ollamactl.report import tune as shown
 from ollamactl.report.text import Terminal
@@ -66,7 +67,7 @@ def whole(size: int, on_gpu: int, now: tuple[LoadedModel, ...] = ()) -> str:
     other = ModelBefore("other:8b", 300.0, size=4 * GIB, size_vram=4 * GIB)
     entry = Entry(id=1, kind="tune", command="x", unit="u", started=0.0, models=(other,))
     runner = Runner(process=Process(pid=1), name="qwen3:8b")
-    return _whole(of.cells[3], mine, runner, Facts(loaded=(mine, *now)), entry)
+    return missing(of.cells[3], mine, runner, Facts(loaded=(mine, *now)), entry)
 
 
 def test_only_what_is_all_on_the_gpu_and_leaves_others_there_is_resident() -> None:
@@ -83,9 +84,9 @@ def test_requests_that_the_time_limit_cut_have_not_failed() -> None:
     sent, samples = burst(4, 4)
     late = msgspec.structs.replace(sent[3], ended_by="limit", reply=None)
     refused = msgspec.structs.replace(sent[2], status=503, reply=None, ended_by="error")
-    point = _point(phase("warm", [*sent[:2], refused, late], samples, BASE, clients=4))
-    assert (point.at_once, point.failed, point.cut) == (4, 1, True)
-    assert not _point(phase("warm", sent, samples, BASE, clients=4)).cut
+    found = point(phase("warm", [*sent[:2], refused, late], samples, BASE, clients=4))
+    assert (found.at_once, found.failed, found.cut) == (4, 1, True)
+    assert not point(phase("warm", sent, samples, BASE, clients=4)).cut
 
 
 # -- one undo for all loads --

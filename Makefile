@@ -13,6 +13,8 @@ PACKAGES := systemd systemd-container dbus libsystemd-dev python3-pystemd pkg-co
 
 # Tests that neither boot a machine nor load a model, but for those that are marked.
 LIGHT := tests/unit tests/contract tests/machines tests/system tests/darwin
+# They run beside one another, on all cores.
+BESIDE := -n auto --dist worksteal
 
 .PHONY: help setup demo test test-unit test-lab test-packages test-fleet bench-fleet test-engine check bench engine-grid lint deb release clean
 
@@ -42,12 +44,12 @@ demo: setup
 	$(BIN)/python -m tests.lab.demo
 
 check: lint
-	$(BIN)/pytest $(LIGHT) -m "not lab and not engine and not fuzz"
+	$(BIN)/pytest $(BESIDE) $(LIGHT) -m "not lab and not engine and not fuzz"
 
 test: export OLLAMACTL_LAB = $(if $(filter 0,$(ROOT)),required,)
 test: lint
 	@if [ "$(ROOT)" != 0 ]; then echo "without root: the tests that boot a machine are left out (sudo make test)"; fi
-	$(BIN)/pytest $(LIGHT) -m "not lab and not engine"
+	$(BIN)/pytest $(BESIDE) $(LIGHT) -m "not lab and not engine"
 	$(BIN)/pytest $(LIGHT) -m "lab or engine"
 	$(BIN)/pytest tests/engine tests/lab --durations=15
 	$(BIN)/pytest tests/packages tests/fleet --durations=10 --timeout=900

@@ -122,7 +122,7 @@ def front(
     if slots is None or upstream is None:
         found, address = this_server(LiveHost(), unit)
         slots = _slots(found) if slots is None else slots
-        upstream = address if upstream is None else upstream
+        upstream = address.replace("localhost", "127.0.0.1") if upstream is None else upstream
     if slots < 1:
         raise Failure("at least one request at once", hint="--requests-in-flight 1", code=Exit.USAGE, id="usage")
     of = Service(mean=service_time) if service_time else _measured()

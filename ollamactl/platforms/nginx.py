@@ -84,8 +84,13 @@ def check(front: Front, override: bool = False) -> None:
     ports = [front.listen.rsplit(":", 1)[1], front.upstream.rsplit(":", 1)[1], front.inner.rsplit(":", 1)[1]]
     if len(set(ports)) < 3:
         raise _usage("the front, its inner server and Ollama need three ports")
-    if not _loopback(front.inner) or not _loopback(front.upstream):
-        raise _usage("the inner server and Ollama belong on loopback: whoever reaches them goes around the front")
+    if not _loopback(front.inner):
+        raise _usage(f"the inner server belongs on loopback: whoever reaches {front.inner} goes around the front")
+    if not _loopback(front.upstream):
+        raise _usage(
+            f"Ollama at {front.upstream} can be reached without the front",
+            hint="sudo ollamactl apply --host 127.0.0.1:11434, then the front before it",
+        )
     if not _loopback(front.listen) and not front.certificate and not override:
         raise Failure(
             f"{front.listen} is open to the network, and keys would cross it unencrypted",
@@ -102,8 +107,8 @@ def check(front: Front, override: bool = False) -> None:
         )
 
 
-def _usage(text: str) -> Failure:
-    return Failure(text, hint="ollamactl front --help", code=Exit.USAGE, id="usage")
+def _usage(text: str, hint: str = "ollamactl front --help") -> Failure:
+    return Failure(text, hint=hint, code=Exit.USAGE, id="usage")
 
 
 def _address(text: str, name: str) -> None:

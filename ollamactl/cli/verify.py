@@ -102,5 +102,7 @@ def verify(source: str | None, unit: str, no_color: bool, as_json: bool) -> int:
     out.line()
     wrong = len(judgement.mismatches)
     verdict = f"{wrong} setting{'s do' if wrong > 1 else ' does'} not run as wanted"
-    out.line("✓ what could be read agrees" if code == Exit.OK else verdict)
+    whole = not judgement.unproven and facts.service is not None and facts.runners
+    agrees = "all layers agree" if whole else "what could be read agrees"
+    out.line(f"✓ {agrees}" if code == Exit.OK else verdict)
     return code

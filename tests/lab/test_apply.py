@@ -335,11 +335,13 @@ def test_older_releases_tell_slots_in_their_load_request(lab: Machine) -> None:
 
 def test_without_root_what_can_not_be_read_is_said(lab: Machine) -> None:
     lab.run(["useradd", "-m", "guest"], check=False)
+    ollama.api(lab, "/api/generate", {"model": ollama.CHAT})
     refused = ctl(lab, "apply", "--parallel", "2", user="guest")
     assert refused.returncode == 5
     assert f"hint: sudo {ollama.OLLAMACTL[0]} apply --parallel 2" in " ".join(refused.stderr.split())
     seen = ctl(lab, "verify", user="guest")
     assert "denied" in seen.stdout and "sudo" in seen.stdout
+    assert "what could be read agrees" in seen.stdout and "all layers agree" in ctl(lab, "verify").stdout
     assert "Traceback" not in seen.stdout + seen.stderr
 
 

@@ -35,9 +35,17 @@ class Number(click.FloatRange):
         return found
 
 
+def _unit_name(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    """A name that no program takes for an option of its own."""
+    if value.startswith("-"):
+        raise Failure(f"{value!r} is no name of a unit", hint="--unit ollama@gpu1", code=Exit.USAGE, id="usage")
+    return value
+
+
 unit_option = click.option(
-    "--unit", metavar="NAME", default="", help="Service unit, where several run Ollama (ollama@gpu1)."
-)
+    "--unit", metavar="NAME", default="", callback=_unit_name,
+    help="Service unit, where several run Ollama (ollama@gpu1).",
+)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 from_option = click.option(
     "--from",

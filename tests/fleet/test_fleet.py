@@ -176,7 +176,7 @@ def test_what_is_refused_fails_and_touches_nothing(fleet: Fleet, controller: Con
         "a line end or NUL": {"settings": {"OLLAMA_ORIGINS": "a\nb"}},
         "not a whole number": {"parallel": "--check"},
         "parallel can not stand beside it": {"state": "absent", "parallel": "4"},
-        "no systemd unit": {"unit": "--help", "parallel": "4"},
+        "'--help' is no name of a unit": {"unit": "--help", "parallel": "4"},
         "OLLAMA_NUM_PARALEL": {"settings": {"OLLAMA_NUM_PARALEL": 4}},
     }
     each = ({"ollamactl.host.config": options, "ignore_errors": True} for options in wrong.values())
@@ -188,6 +188,14 @@ def test_what_is_refused_fails_and_touches_nothing(fleet: Fleet, controller: Con
         assert not row["result"].get("changed")
     last = results[-1]["result"]
     assert last["exit_code"] == 6 and last["errors"][0]["hint"]
+    assert traces(fleet) == before
+
+
+def test_a_profile_with_a_misspelt_name_is_refused(fleet: Fleet, controller: Controller) -> None:
+    before = traces(fleet)
+    run = controller.play(role(paralel=4, models=[ollama.CHAT]))
+    assert run.code == 2 and "no option of ollamactl.host.config: paralel" in run.output
+    assert not [r for r in run.results if r["action"] == "ollamactl.host.config"]
     assert traces(fleet) == before
 
 

@@ -83,6 +83,12 @@ def test_modules_are_python_3_9(path: Path) -> None:
     ast.parse(path.read_text(), feature_version=(3, 9))
 
 
+def test_a_profile_of_the_role_has_every_option_of_the_module() -> None:
+    check, apply = yaml.safe_load((COLLECTION / "roles/ollamactl/tasks/profile.yml").read_text())
+    options = set(written(COLLECTION / "plugins/modules/config.py", "DOCUMENTATION")["options"]) - {"state"} | {"unit"}
+    assert set(check["vars"]["ollamactl_options"]) == set(apply["ollamactl.host.config"]) == options
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_options_and_results_are_documented(path: Path) -> None:
     documentation = written(path, "DOCUMENTATION")

@@ -11,6 +11,7 @@ import pytest
 
 from ollamactl import __version__
 from ollamactl.cli import COMMANDS
+from ollamactl.core.compose import MARK
 from tests.lab import debian, ollama
 from tests.lab.machine import Machine
 
@@ -112,16 +113,23 @@ def test_purge_says_what_is_still_applied_and_how_to_reset_it(host: Machine, deb
     host.write("/root/origins", "https://chat.example")
     assert ctl(host, "apply", "--parallel", "3", "--set", "OLLAMA_ORIGINS=@/root/origins")["exit_code"] == 0
     host.write(FRONT, "# a front\n")
+    ours, theirs = "/srv/a b/compose.override.yaml", "/srv/docker-compose.override.yml"
+    host.write(ours, f"{MARK} x\nservices: {{}}\n")
+    host.write(theirs, "services: {}\n")
+    host.write("/var/lib/ollamactl/history/9.json", json.dumps({"files": [{"path": ours}, {"path": theirs}]}))
     removed = apt(host, "remove", "ollamactl").stdout
     env = "/etc/ollamactl/ollama.service.env"
     assert f"the settings of ollama.service stay as they were applied: {DROPIN} {env}\n" in removed
     assert f"the front before Ollama stays: {FRONT}\n" in removed and "sudo ollamactl reset" in removed
+    assert f"project stay as they were applied: {ours}\n" in removed and theirs not in removed
     timers = host.run(["systemctl", "list-timers", "--all", "--no-pager"]).stdout
     assert "ollamactl" not in timers
     said = apt(host, "purge", "ollamactl").stdout
     assert f"settings of ollama.service are still applied; nothing of this was removed:\n  {DROPIN} {env}\n" in said
     assert f"rm {FRONT} && systemctl reload nginx" in said
     host.run(["rm", FRONT])
+    assert f"to reset them: rm '{ours}' && cd '/srv/a b' && docker compose up -d\n" in said and theirs not in said
+    host.run(["rm", ours])
     assert "NUM_PARALLEL=3" in host.read(DROPIN)
     assert host.run(["ls", "/var/lib/ollamactl"]).stdout, "how to undo them is kept"
     fix = said.split("to reset them: ")[1].splitlines()[0]

@@ -38,18 +38,19 @@ class Builder:
         self, hyper: Hyper, graph: Graph, tok: int, *, on_host: bool = False, part: Part | None = None
     ) -> None:
         self.hyper, self.graph, self.tok = hyper, graph, tok
-        self.out = tok if hyper.is_embedding else graph.slots
+        self.out = tok if hyper.is_embedding or hyper.family.all_rows else graph.slots
         self.nodes = Nodes()
         self.late = hyper.family.late_rows if graph.engine != NEWEST else ""
         self.on_host = on_host
         self.part = part if part is not None else Part(tuple(range(hyper.blocks)))
         self.hosted = False  # the current block's weights and cache are in host memory
         self.hosted_experts = False
+        self.handed = self.part.handed and not self.part.first  # the next norm is made on the device before
         self.number = 0  # of the current block
         self.borrowed: dict[tuple[int, str], Tensor] = {}  # copied once, however often they are used
         self.inputs: list[Tensor] = []
         # Fewer in the last block after its attention, and where only the output is.
-        self.rows = tok if self.part.blocks or self.late in ("before", "after") else self.out
+        self.rows = tok if self.part.blocks or self.late == "after" else self.out
         self.per_layer: gemma.PerLayer | None = None
         self.padded: Tensor | None = None  # embeddings and, beside them, what pictures add to the first blocks
         self._take_embeddings()
@@ -174,10 +175,11 @@ class Builder:
 
         That of what another device hands over may be made there: no weight binds it to this one.
         """
-        if self.part.handed and not self.part.first and self.embedding in (tensor, tensor.root):
-            handed = self.new_input(tensor.size)
-            handed.layout = tensor.layout
-            return handed
+        if self.handed and self.embedding in (tensor, tensor.root):
+            self.handed = False
+            made = self.new_input(tensor.size)
+            made.layout = tensor.layout
+            return made
         by_mean = self.hyper.family.layer_norm
         if by_mean is None:  # as the file says
             by_mean = not self.hyper.keys.get("attention.layer_norm_rms_epsilon")
@@ -202,6 +204,8 @@ class Builder:
 
     def picked_rows(self, tensor: Tensor) -> Tensor:
         """The rows that are put out."""
+        if self.hyper.family.all_rows:
+            return tensor
         return self.make(self.hyper.embedding, tensor, self.outputs, rows=self.out)
 
 

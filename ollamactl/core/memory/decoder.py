@@ -102,7 +102,7 @@ def _ended(b: Builder, cur: Tensor) -> Tensor:
     hyper, row = b.hyper, b.hyper.family
     if row.streams and b.part.blocks:
         cur = altup.merged(b, cur)
-    if b.late == "before":
+    if b.late == "before" and b.part.blocks:
         cur = _late_rows(b, cur)
     if row.whole != "encoder":
         cur = b.same(b.normed(cur))

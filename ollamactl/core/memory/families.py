@@ -53,6 +53,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     # How the graph is built, where it can be followed step by step (decoder.py).
     built: bool = True
     layer_norm: bool | None = False  # norms by mean and variance, which need room of their own; None: by the file
+    all_rows: bool = False  # logits of all tokens, whichever are asked for
     bare_norms: bool = False  # the norms before attention and feed-forward have no weights
     parallel: Literal["", "shared", "own"] = ""  # the feed-forward takes the attention's normed input, or its own norm
     # In what order these are added: its result to the input, to the attention's, the latter first, or to the residual.
@@ -133,7 +134,6 @@ FAMILIES: dict[str, Family] = {
             "orion",
             "qwen",
             "chameleon",
-            "cogvlm",
             "pangu-embedded",
             "paddleocr",
             "nanbeige",
@@ -142,6 +142,7 @@ FAMILIES: dict[str, Family] = {
         Family(),
     ),
     "refact": Family(rope=False),
+    "cogvlm": Family(all_rows=True),
     "phi3": Family(scaled_q=True, residual_first="feed-forward"),
     "openelm": Family(residual_first="attention"),
     "deci": Family(gaps=True),

@@ -107,9 +107,11 @@ def reads_early(hyper: Hyper, index: int) -> bool:
 
 
 def _states_after(hyper: Hyper, index: int) -> int | None:
-    """The block whose states are read right after the attention of another, before what comes of that; None: none."""
+    """The block whose states are read right after an attention, before what comes of that; None: none."""
     layer = hyper.layers[index]
-    if not layer.k or layer.r or hyper.block_tensors[index].experts:
+    if layer.k and layer.r:  # both are in one block
+        return index
+    if not layer.k or hyper.block_tensors[index].experts:
         return None
     after = index + 1
     while after < hyper.blocks and not (

@@ -172,8 +172,8 @@ class Replay:
     or `..` are refused whole. Failure where `path` is no bundle.
 
     Three sources are also answered by a near one, so that a bundle serves releases that ask a little otherwise:
-    `systemctl show` of a unit whatever the list of properties, `journalctl` whatever `-n`, `--output-fields`
-    and `--all`, and native readings of a namespace whatever the pid that names it.
+    `systemctl show` of a unit whatever the list of properties, `journalctl` whatever is left out of its lines,
+    and native readings of a namespace whatever the pid that names it.
     """
 
     def __init__(self, path: str) -> None:
@@ -218,7 +218,7 @@ def near(key: str) -> str:
     if key.startswith("command:systemctl show "):
         return re.sub(r" --property=\S*| -p \S+", "", key)
     if key.startswith("command:journalctl "):
-        return re.sub(r" -n \d+| --lines=\d+| --output-fields=\S*| --all\b", "", key)
+        return re.sub(r" -n \d+| --(?:lines|output-fields|case-sensitive|grep)=\S*| --all\b", "", key)
     if key.startswith(("native:sockets ", "native:listeners ")):
         return re.sub(r"^(native:sockets \d+|native:listeners) \d+$", r"\1", key)
     return key

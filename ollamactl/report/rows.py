@@ -30,20 +30,26 @@ def known(row: Row) -> bool:
 def table(
     out: Terminal, judgement: Judgement, container: bool = False, titles: Mapping[str, str] | None = None
 ) -> None:
-    """Columns that hold nothing in any row are left out on narrow terminals. A `container` has neither drop-ins nor
+    """Columns that hold nothing in any row are left out where it gets too wide. A `container` has neither drop-ins nor
     environment files; what it was made with stands in the place of the unit. `titles`: columns by another name."""
     shown = {"unit": "container"} if container else dict(titles or {})
     rows = [r for r in judgement.rows if worth_showing(r)] or [r for r in judgement.rows if known(r)]
     held = [x for x in LAYERS if any(r.cells[x] != ABSENT for r in rows)]
-    layers = list(LAYERS) if out.width >= 72 and not set(held) <= {"server", "runner"} else held
-    layers = [x for x in layers if not container or x not in ("drop-in", "env file")]
+    known_here = [x for x in LAYERS if not container or x not in ("drop-in", "env file")]
+    layers = held if set(held) <= {"server", "runner"} or out.width < 72 else known_here
     if not rows:
         return
-    cells = [["", *(shown.get(x, x) for x in layers)]]
-    for row in rows:
-        cells.append([row.name, *(_cell(row, layer) for layer in layers)])
+    cells = _cells(rows, layers, shown)
+    if sum(max(map(len, column)) + 2 for column in zip(*cells, strict=True)) - 2 > out.table_width:
+        layers = [x for x in layers if x in held]
+        cells = _cells(rows, layers, shown)
     for line in columns(cells, set(range(1, len(layers) + 1)), out.table_width, 2):
         out.line(line)
+
+
+def _cells(rows: list[Row], layers: list[str], titles: Mapping[str, str]) -> list[list[str]]:
+    head = ["", *(titles.get(x, x) for x in layers)]
+    return [head, *([row.name, *(_cell(row, layer) for layer in layers)] for row in rows)]
 
 
 def _cell(row: Row, layer: str) -> str:

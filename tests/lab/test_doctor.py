@@ -290,7 +290,9 @@ def test_fault_is_named_first_and_its_remedy_cures(lab: Machine, fault: str) -> 
     found = data["findings"]
     assert found and found[0]["check"] == check, [(f["severity"], f["check"], f["summary"]) for f in found]
     assert found[0]["severity"] != "info" and found[0]["evidence"] and found[0]["remedy"]
-    assert from_bundle(lab) == [(f["check"], f["severity"]) for f in found]
+    # (what is only worth knowing stands in some of the starts of a unit that dies at once, and not in others)
+    there = [x for x in from_bundle(lab) if x[1] != "info"]
+    assert there == [(f["check"], f["severity"]) for f in found if f["severity"] != "info"]
     if fault in CURES:
         paste(lab, found[0]["remedy"], CURES[fault])
         ollama.wait_answer(lab)

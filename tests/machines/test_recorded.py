@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from ollamactl.cli.facts import gather_all
 from ollamactl.core.checks import CHECKS, Report, run
 from ollamactl.core.facts import Facts, Told, ToldVariable
 from ollamactl.core.feeds import FEEDS, Collector
 from ollamactl.core.source import Source
 from ollamactl.core.verify import judge
+from ollamactl.host.bundle import Recorder, Replay
+from ollamactl.host.serving import VERIFY
 from tests.machines.replayed import SCENARIOS, Recorded
 
 ALL = tuple(f for f in FEEDS if f in Facts.__struct_fields__)
@@ -188,3 +192,16 @@ def test_a_unit_that_starts_the_server_by_a_script_is_the_service() -> None:
     assert (facts.service.main_pid, facts.process.pid) == (machine.pid, machine.pid + 1)
     assert [r.slots for r in facts.runners or ()] == [4]
     assert not [f for f in run(facts).findings if f.severity != "info"]
+
+
+@pytest.mark.parametrize("scenario", ["02-parallel4", "09-port-in-use", "14f-llama-server-killed-9"])
+def test_a_bundle_tells_verify_and_doctor_what_the_host_tells_them(scenario: str, tmp_path: Path) -> None:
+    recorder = Recorder(Recorded(scenario))
+    gather_all(recorder, "", "live")
+    recorder.write(str(tmp_path / "host.tar.gz"))
+    replay = Replay(str(tmp_path / "host.tar.gz"))
+    here, there = (Collector(host).facts(VERIFY) for host in (Recorded(scenario), replay))
+    assert judge(there, {}).rows == judge(here, {}).rows
+    assert [m.id for m in judge(there, {}).mismatches] == [m.id for m in judge(here, {}).mismatches]
+    here, there = (Collector(host, thorough=True).facts(ALL) for host in (Recorded(scenario), replay))
+    assert [f.check for f in run(there).findings] == [f.check for f in run(here).findings]

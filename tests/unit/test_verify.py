@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import io
 
 import msgspec
 import pytest
 
 from ollamactl.cli.sources import text_facts
 from ollamactl.core import dropin
-from ollamactl.core.verify import judge, managed_now
+from ollamactl.core.verify import LAYERS, Judgement, Row, judge, managed_now
+from ollamactl.report.rows import table
+from ollamactl.report.text import Terminal
 from tests.hosts import LOGS, UNIT_PATH, facts_of, recorded
 
 # scenario → (id, variable, layer) of what must be found; scenarios that are not listed must give nothing
@@ -129,3 +132,25 @@ def test_a_log_alone_tells_what_it_can(scenario: str, ids: list[str]) -> None:
     if not ids:
         rows = {r.name: r.cells for r in judgement.rows}
         assert (rows["OLLAMA_NUM_PARALLEL"]["server"], rows["OLLAMA_NUM_PARALLEL"]["runner"]) == ("4", "-np 4")
+
+
+def test_a_table_that_is_too_wide_loses_empty_columns_before_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Screen(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setenv("COLUMNS", "80")
+    address = "http://0.0.0.0:11434"
+    cells = {"unit": "0.0.0.0:11434", "process": "0.0.0.0:11434", "server": address}
+    rows = (
+        Row("OLLAMA_HOST", dict.fromkeys(LAYERS, "–") | cells),
+        Row("OLLAMA_NUM_PARALLEL", dict.fromkeys(LAYERS, "–") | {"unit": "4", "runner": "-np 4"}),
+    )
+    stream = Screen()
+    table(Terminal(stream, colour=False), Judgement(rows))
+    lines = stream.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80 and "env file" not in lines[0]
+    assert "OLLAMA_NUM_PARALLEL" in lines[2] and address in lines[1]
+    narrow = Screen()
+    table(Terminal(narrow, colour=False), Judgement(rows[1:]))
+    assert "env file" in narrow.getvalue()  # where there is room, an empty layer is said to be empty

@@ -100,10 +100,14 @@ def _ends(c: Collector, service: Service, sources: tuple[Source, ...]) -> Log:
     tail = c.body(sources[1])
     parsed = _parsed([tail], where="journal", unit=service.id)
     mine = parsed.start_of(service.invocation_id)
-    if mine is None or mine.config is None or not mine.listening:
-        head = c.body(sources[0])
-        parsed = _parsed(journal.joined(head, tail), where="journal", unit=service.id)
-    return parsed
+    if mine is not None and mine.config is not None and mine.listening:
+        return parsed
+    head = c.read(sources[0])
+    if head.missing is None:
+        return _parsed(journal.joined(head.body or b"", tail), where="journal", unit=service.id)
+    if head.missing.kind == "unasked":  # a bundle, whose lines are all of that start already
+        return parsed
+    return msgspec.structs.replace(parsed, gap=str(head.missing))
 
 
 def _thorough(c: Collector, service: Service, sources: tuple[Source, ...]) -> Log:

@@ -104,6 +104,18 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "an adapter that does not start": ("gpu_error_in_kernel", "[   42.118201] NVRM: GPU 0000:00:04.0: RmInitAdapter failed! (0x26:0xffff:1456)\n", "[   42.118201] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.14\n"),
     "a driver that is not loaded": ("no_gpu_found", "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it is installed and running.\n",
                                     "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that it is installed and running.\n" + served().text()),
+    "the watchdog of discovery": ("gpu_discovery_timeout", 'level=WARN source=runner.go:584 msg="llama-server GPU discovery watchdog timed out"\n    error="context deadline exceeded"\nlevel=INFO msg="failure during llama-server GPU discovery"\n',
+                                  'time=2026-10-06T21:31:00.000Z level=WARN source=runner.go:584 msg="llama-server GPU discovery watchdog timed out" error="context deadline exceeded"\n' + Log("0.32.14").gpu().text()),
+    "a quantised cache, newer words": ("kv_type_without_flash_attention", "llama_init_from_model: quantized V cache was requested, but this requires Flash Attention\n",
+                                       "llama_init_from_model: Flash Attention was auto, set to enabled\n"),
+    "journal without a host, parts in bold": ("client_timeout_during_load", 'Feb 28 01:25:01  ollama[1794]: time=2025-02-28T01:25:01.793+01:00 level=WARN source=server.go:562 **msg="client connection closed before server finished loading, aborting load"**\n',
+                                              'Feb 28 01:25:01  ollama[1794]: time=2025-02-28T01:25:01.793+01:00 level=INFO source=server.go:562 **msg="llama runner started in 2.10 seconds"**\n'),
+    "hidden, as the server says": ("visible_devices_override", 'Aug 27 09:44:18 host ollama[83]: level=WARN source=runner.go:536 msg="user overrode visible devices" GGML_VK_VISIBLE_DEVICES=-1\nAug 27 09:44:19 host ollama[83]: source=types.go:60 msg="inference compute" id=cpu library=cpu total="62.6 GiB"\n',
+                                   'Aug 27 09:44:18 host ollama[83]: level=WARN source=runner.go:536 msg="user overrode visible devices" CUDA_VISIBLE_DEVICES=1\n' + Log("0.24.0").gpu().text()),
+    "all of a model in host memory": ("no_gpu_found", "load_tensors:   CPU_Mapped model buffer size = 14898.60 MiB\nllama_kv_cache_init:        CPU KV buffer size =  2944.00 MiB\n" + Log("0.5.13").say("llama runner started in 1.76 seconds", source="server.go:596").text(),
+                                      "load_tensors:        CUDA0 model buffer size = 14898.60 MiB\nllama_kv_cache_init:      CUDA0 KV buffer size =  2944.00 MiB\n" + Log("0.5.13").say("llama runner started in 1.76 seconds", source="server.go:596").text()),
+    "an input to embed that is too long": ("prompt_truncated", Log("0.13.5").config().listen().gpu().say("embedding failed: the input length exceeds the context length", "ERROR", "routes.go:700").text(),
+                                           Log("0.13.5").config().listen().gpu().say("input length is fine", "INFO", "routes.go:700").text()),
 }  # fmt: skip
 
 

@@ -64,6 +64,8 @@ def visible_devices_override(
         "GPU_DEVICE_ORDINAL",
     )
     set_ = {n: v for n in names if (v := value_of(start, given, n))}
+    for event in signs.of("visible_devices_overridden"):  # the server names those that are set
+        set_ = {n: v for n, v in event.fields.items() if n in names and v} | set_
     backends = {"cuda" if "CUDA" in n else "vulkan" if "VK" in n else "rocm" for n in set_}
     gone = cpu_only(start) or (signs.has("gpu_no_longer_used"))
     if len(backends) > 1 and not gpus_of(start):
@@ -79,7 +81,7 @@ def visible_devices_override(
         yield Finding(
             "info",
             f"{told} chooses what is visible, and no GPU was found",
-            (configured(start, *set_),),
+            (configured(start, *set_), *signs.lines("visible_devices_overridden", most=1)),
             "sudo ollamactl apply " + " ".join(f"--unset {n}" for n in set_),
         )
 

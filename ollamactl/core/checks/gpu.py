@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, gib
-from ollamactl.core.facts import Compute, Facts, Gpu, Start
+from ollamactl.core.facts import Compute, Facts, Gpu, Load, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 CPU = ("no_gpu_found", "discovery_ok_but_runner_cpu", "cuda_init_999", "partial_offload", "vram_recovery_timeout")
@@ -31,7 +31,7 @@ def value_of(start: Start | None, given: tuple[Given, ...], name: str) -> str:
     return value or next((g.value for g in given if g.name == name), "")
 
 
-@check(weight=8)
+@check(weight=12)
 def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """No GPU was found: models run on the CPU.
 
@@ -69,6 +69,18 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
         yield Finding(
             "warning" if there else "info", said, (*lines, line, *signs.lines("container_without_gpu")), fix
         )
+    elif start is not None and not start.computes and not used(signs, start) and (load := _in_memory(start)):
+        said = "a model was loaded into host memory as a whole; the excerpt does not say why"
+        yield Finding("info", said, (load.text,), "nvidia-smi || rocminfo || vulkaninfo --summary")
+
+
+def _in_memory(start: Start) -> Load | None:
+    """The last load, where all that it printed of its buffers is in host memory and nobody asked for that."""
+    load = start.loads[-1] if start.loads else None
+    if load is None or load.outcome != "loaded" or load.gpu_layers == 0 or not load.buffers:
+        return None
+    weights = sum(b.bytes for b in load.buffers if b.kind == "model")
+    return load if weights >= 1 << 30 and all(b.device.upper().startswith("CPU") for b in load.buffers) else None
 
 
 @check(weight=60, explains=("no_gpu_found", "discovery_ok_but_runner_cpu"))
@@ -230,7 +242,7 @@ def gpu_discovery_timeout(signs: Signs, start: Start | None = None) -> Iterator[
     found = [
         e
         for e in signs.of("discovery_failed", "discovery_timeout")
-        if re.search(r"(?i)deadline|timed? ?out|timeout|killed", e.text)
+        if re.search(r"(?i)deadline|tim(?:ed?|es|ing)[ -]?out|watchdog|killed", e.text)
     ]
     if found and not gpus_of(start):
         yield Finding(

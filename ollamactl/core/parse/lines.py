@@ -82,7 +82,8 @@ _UNHOSTED = re.compile(  # systemd's line of which host and name, or all before 
     rb"[\s`>]*(?:" + _STAMP + rb" (?=[\w@-]*ollama[\w@-]*\.service: [A-Z])|(?:\xe2\x80\xa6|\.\.\.)? ?systemd\[1\]: )"
 )
 _CUT = re.compile(  # a journal's line of which time and host were left out
-    rb"[\s`>]*(?:\xe2\x80\xa6|\.\.\.)? ?ollama\[\d{1,9}\]: (?=time=|\[GIN\]|\d{4}/\d\d/\d\d |[a-z_]+: |Error: )"
+    rb"[\s`>]*(?:\xe2\x80\xa6|\.\.\.|" + _STAMP + rb")? {0,3}ollama\[\d{1,9}\]: "
+    rb"(?=time=|level=|source=\w+\.go|\[GIN\]|\d{4}/\d\d/\d\d |[a-z_]+: |Error: )"
 )
 _COMPOSE = re.compile(rb"([A-Za-z0-9][\w.-]*) +\| ?")
 _STAMPED = re.compile(

@@ -109,7 +109,7 @@ class _Reader:
         if text.startswith("[GIN]"):
             self._gin(entry)
             return
-        line = slog.parse(text) if text.startswith(("time=", "level=", "20", "19")) else None
+        line = slog.parse(text) if text.startswith(("time=", "level=", "source=", "20", "19")) else None
         if line is not None:
             tally.unread += line.cut
             zone = line.time[-6:]

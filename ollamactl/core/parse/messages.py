@@ -33,6 +33,7 @@ EVENTS: tuple[Event, ...] = (
     Event("context_shift", "context shift", "text", "", r"n_discard\"?[ =:]+(?P<discard>\d+)"),
     Event("context_exceeded", "exceeds the available context size", "text", "0.30 –"),
     Event("context_exceeded", "exceed the available context size", "text", "0.30 –"),
+    Event("context_exceeded", "input length exceeds the context length", "text", "0.11.7 –"),
     # slots and queue
     Event("parallel_forced_to_1", "model architecture does not currently support parallel requests", "msg",
           "0.12.7 –"),
@@ -103,6 +104,7 @@ EVENTS: tuple[Event, ...] = (
     Event("kv_type_without_flash_attention", "quantized kv cache requested but flash attention disabled"),
     Event("kv_type_without_flash_attention", "V cache quantization requires flash_attn", "text"),
     Event("kv_type_without_flash_attention", "quantized V cache requires", "text"),
+    Event("kv_type_without_flash_attention", "quantized V cache was requested, but this requires", "text", "0.30 –"),
     Event("kv_type_unsupported", "kv cache type not supported by model"),
     Event("kv_type_unsupported", "Unsupported cache type", "text", "", r"[Uu]nsupported cache type: (?P<type>\S+)"),
     # settings
@@ -231,6 +233,7 @@ EVENTS: tuple[Event, ...] = (
     Event("discovery_failed", "unable to refresh free memory, using old values", "prefix"),
     Event("discovery_failed", "failure during llama-server GPU discovery", "prefix", "0.30 –"),
     Event("discovery_failed", "llama-server discovery: timed out", "prefix", "0.30 –"),
+    Event("discovery_failed", "llama-server GPU discovery watchdog timed out", "prefix", "0.32 –"),
     Event("driver_mismatch", "vram init failure: 18", "text"),
     Event("driver_mismatch", "forward compatibility was attempted on non supported HW", "text"),
     Event("driver_mismatch", "river/library version mismatch", "text"),

@@ -63,7 +63,7 @@ def wanted(line: bytes, at: int, end: int) -> bool:
         if name == b"      update":
             return line.startswith(b":  - cache state", at + 17)
         return name in _SRV_FUNCTIONS or line.find(b"rror", at + 17, end) >= 0 or line.find(b"fail", at + 17, end) >= 0
-    if head == b"time" or head == b"[GIN" or head == b"leve":
+    if head == b"time" or head == b"[GIN" or head == b"leve" or head == b"sour":
         return True
     if head == b"llam":
         return not line.startswith(b"a_model_loader: -", at + 4)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 # Console copies may lose the blanks between fields, so none is required here.
 _HEAD = re.compile(  # people put `…` for the time
-    r"(?:time=(\d{4}-\d\d-\d\dT\S+?|[^\s\d]\S{0,30}|)\s*)?"
-    r"level=([A-Z]+(?:[+-]\d+)?)\s*(?:source=(\S*?)\s*)?msg="
+    r"(?:time=(\d{4}-\d\d-\d\dT\S+?|[^\w\s]\S{0,30}|)\s*)?"
+    r"(?:level=([A-Z]+(?:[+-]\d+)?)|(?=source=\w+\.go:))\s*(?:source=(\S*?)\s*)?msg="
 )
 _PLAIN = re.compile(
     r"(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)(?:\.\d+)? (?:(\S+\.(?:go|s):\d+): )?(?:(DEBUG|INFO|WARN|ERROR)\s+)?(.*)", re.S
@@ -62,15 +62,18 @@ def _unescape(found: re.Match[str]) -> str:
 
 def parse(text: str) -> Line | None:
     """The record at the beginning of `text`, or None where there is none."""
-    if text.startswith(("time=", "level=")):  # grep's and people's cuts leave the time out
+    if text.startswith(("time=", "level=", "source=")):  # grep's and people's cuts leave the time out
         head = _HEAD.match(text)
+        if head is None and "**" in text:  # parts of it in bold
+            text = text.replace("**", "")
+            head = _HEAD.match(text)
         if head is None:
             return None
         msg, end, cut = _value(text, head.end())
         fields: dict[str, str] = {}
         if not cut:
             cut = _fields(text, end, fields)
-        return Line(head[1] or "", head[2], head[3] or "", msg, fields, cut)
+        return Line(head[1] or "", head[2] or "", head[3] or "", msg, fields, cut)
     if text[:2] in ("20", "19"):
         found = _PLAIN.fullmatch(text)
         if found is None:

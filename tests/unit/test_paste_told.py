@@ -3,6 +3,8 @@
 # ruff: noqa: E501 - a statement is read more easily whole
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from ollamactl.core import pasted
@@ -256,3 +258,13 @@ def test_settings_of_a_sentence_and_where_they_are_set() -> None:
 )  # fmt: skip
 def test_rows_of_programs_are_no_sentences(row: str) -> None:
     assert [kind for kind, _ in claims.find(row) if kind not in ("brew_service", "launchagent", "service_file_told")] == []
+
+
+def test_mutated_statements_crash_no_check() -> None:
+    chance = random.Random(41)
+    texts = [text for row in KINDS.values() for text in (row[0], row[2])]
+    for _ in range(150):
+        a, b = chance.choice(texts), chance.choice(texts)
+        at, to = chance.randrange(len(a)), chance.randrange(len(b))
+        noise = chance.choice(["; ", " → ", "(", '"', "=", "\x1b[31m", "�", "9" * 30, " - ", "\t"])
+        checks(a[:at] + noise + b[to:])

@@ -50,27 +50,46 @@ class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
 
 @click.command(short_help="Show or install a reverse proxy that limits, authenticates and refuses early.")
 @click.argument("kind", type=click.Choice(["nginx"]))
-@click.option("--requests-in-flight", "slots", type=CountOrAuto(), default="auto", help="Served at once (auto: slots)")
-@click.option("--queue", type=CountOrAuto(), default="auto", help="May wait (auto: as the clients' patience allows).")
-@click.option("--per-client", type=click.IntRange(1, COUNTED), help="Places of one client (default 1.5 × the slots).")
-@click.option("--rate-per-client", "rate", type=click.IntRange(1, 10_000), default=10, help="Requests a second.")
-@click.option("--auth", type=click.Choice(["keys", "basic", "none"]), default="keys", help="How clients are known.")
-@click.option("--keys-file", default="/etc/ollamactl/front.keys", help="Lines KEY NAME; root's, mode 0600.")
-@click.option("--users-file", default="/etc/ollamactl/front.users", help="For --auth basic, made by htpasswd.")
-@click.option("--listen", default="127.0.0.1:11480", help="Address and port; other than loopback needs TLS.")
-@click.option("--inner", default="127.0.0.1:11433", help="Loopback port of the front's inner server.")
-@click.option("--upstream", help="Ollama's address on loopback (default: this host's server).")
-@click.option("--tls-certificate", "certificate", default="", help="File with the certificate and its chain.")
-@click.option("--tls-key", "certificate_key", default="", help="File with its key.")
-@click.option("--service-time", type=Number(0.001, 86400), help="Seconds in a slot (else as probe saw it).")
-@click.option("--client-timeout", type=Number(0.1, 86400), help="Seconds that clients wait for a reply.")
-@click.option("--body-timeout", type=Number(1, 3600), default=10.0, help="Seconds of a sender's silence.")
-@click.option("--max-body", default="32m", help="Largest request.")
+@click.option("--requests-in-flight", "slots", type=CountOrAuto(), default="auto", help="Served at once. [as slots]")
+@click.option("--queue", type=CountOrAuto(), default="auto", help="May wait. [as --client-timeout allows]")
+@click.option(
+    "--per-client", metavar="N", type=click.IntRange(1, COUNTED), help="Places of one client. [1.5 × the slots]"
+)
+@click.option(
+    "--rate-per-client",
+    "rate",
+    metavar="N",
+    type=click.IntRange(1, 10_000),
+    default=10,
+    help="Requests a second. [10]",
+)
+@click.option(
+    "--auth", type=click.Choice(["keys", "basic", "none"]), default="keys", help="How clients are known. [keys]"
+)
+@click.option(
+    "--keys-file", metavar="FILE", default="/etc/ollamactl/front.keys", help="Lines KEY NAME; root's, mode 0600."
+)
+@click.option(
+    "--users-file", metavar="FILE", default="/etc/ollamactl/front.users", help="For --auth basic, made by htpasswd."
+)
+@click.option("--listen", metavar="ADDRESS", default="127.0.0.1:11480",
+              help="Other than loopback needs TLS. [127.0.0.1:11480]")  # fmt: skip
+@click.option("--inner", metavar="ADDRESS", default="127.0.0.1:11433",
+              help="Loopback port of the front's inner server. [127.0.0.1:11433]")  # fmt: skip
+@click.option("--upstream", metavar="ADDRESS", help="Ollama's, on loopback. [this host's server]")
+@click.option("--tls-certificate", "certificate", metavar="FILE", default="", help="The certificate and its chain.")
+@click.option("--tls-key", "certificate_key", metavar="FILE", default="", help="Its key.")
+@click.option("--service-time", metavar="S", type=Number(0.001, 86400), help="Seconds in a slot. [as probe saw it]")
+@click.option("--client-timeout", metavar="S", type=Number(0.1, 86400), help="Seconds that clients wait for a reply.")
+@click.option(
+    "--body-timeout", metavar="S", type=Number(1, 3600), default=10.0, help="Seconds of a sender's silence. [10]"
+)
+@click.option("--max-body", metavar="SIZE", default="32m", help="Largest request. [32m]")
 @click.option("--override", type=click.Choice(["plain_http"]), multiple=True, help="Refusals to pass over.")
 @click.option("--print", "shown", is_flag=True, help="Print the configuration; so it is without --install.")
 @click.option("--install", is_flag=True, help="Put it in place, ask everything through it, or take it back.")
-@click.option("--model", metavar="NAME", default="", help="With --install: ask this model for a token, as a proof.")
-@click.option("--password-file", metavar="FILE", help="With --install and --auth basic: a line NAME:PASSWORD to try.")
+@click.option("--model", metavar="NAME", default="", help="With --install: the model to ask for a token.")
+@click.option("--password-file", metavar="FILE", help="For --auth basic: NAME:PASSWORD to try.")
 @timeout_option
 @wait_option
 @unit_option
@@ -113,7 +132,8 @@ def front(
     \b
     ollamactl front nginx --client-timeout 60 --service-time 8
     sudo ollamactl front nginx --install
-    sudo ollamactl front nginx --install --listen 0.0.0.0:443 --tls-certificate FILE --tls-key FILE
+    sudo ollamactl front nginx --install --listen 0.0.0.0:443 \\
+        --tls-certificate FILE --tls-key FILE
     """
     if shown and install:
         raise Failure("--print and --install exclude each other", hint="name one", code=Exit.USAGE, id="usage")

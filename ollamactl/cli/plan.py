@@ -24,7 +24,8 @@ from ollamactl.host import loads, measured, modelfiles
 from ollamactl.host.measured import Measured
 from ollamactl.host.modelfiles import Found
 from ollamactl.report import envelope
-from ollamactl.report.plan import data, show
+from ollamactl.report.plan import show
+from ollamactl.report.plan_data import data
 from ollamactl.report.queue import queue_data, show_queue
 from ollamactl.report.text import Terminal
 
@@ -32,6 +33,7 @@ FIELDS = (
     "service", "unit_files", "env_files", "manager_environment", "effective", "process", "start", "version", "loaded",
     "runners", "gpus", "memory", "system", "listeners",
 )  # fmt: skip
+MOST_DEVICES = 16  # llama_max_devices()
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.I)
 
 
@@ -77,16 +79,17 @@ def plan(
     \b
     ollamactl plan qwen3:8b
     ollamactl plan --client-timeout 60 --service-time 10 --parallel 4
-    ollamactl plan qwen3:8b --parallel 1,2,4,8 --context-length 8k,32k --kv-cache-type f16,q8_0
+    ollamactl plan qwen3:8b --parallel 1,2,4,8 --context-length 8k,32k \\
+        --kv-cache-type f16,q8_0
     ollamactl plan ./model.gguf --parallel auto --gpu-free 24G
     """
     asked = Asked(
         slots=slot_counts(parallel),
         contexts=token_counts(context_length),
-        kinds=tuple(_kv(item) for item in _items(kv_cache_type)),
-        auto=bool(parallel and "auto" in [item.lower() for item in _items(parallel)]),
+        kinds=tuple(_kv(item) for item in _items("--kv-cache-type", kv_cache_type)),
+        auto="auto" in [item.lower() for item in _items("--parallel", parallel)],
     )
-    assumed = tuple(_bytes(item) for item in _items(gpu_free)) if gpu_free is not None else None
+    assumed = _devices(gpu_free) if gpu_free is not None else None
     if client_timeout is None and (service_time is not None or rate is not None):
         raise _usage("--service-time and --rate say nothing without --client-timeout", "--client-timeout 60")
     if model is None and client_timeout is None:
@@ -214,13 +217,17 @@ def _same(one: Held, model: Model) -> bool:
 # -- the words of the command line --
 
 
-def _items(text: str | None) -> list[str]:
-    return [item.strip() for item in (text or "").split(",") if item.strip()]
+def _items(option: str, text: str | None) -> list[str]:
+    """Parts of a list that an option was given; none where it was not."""
+    found = [item.strip() for item in (text or "").split(",") if item.strip()]
+    if text is not None and not found:
+        raise _usage(f"{option} {text!r}: an empty list", f"ollamactl plan --help shows what {option} takes")
+    return found
 
 
 def slot_counts(text: str | None) -> tuple[int, ...]:
     found = []
-    for item in _items(text):
+    for item in _items("--parallel", text):
         if item.lower() == "auto":
             continue
         if not re.fullmatch(r"\d{1,6}", item) or not 1 <= int(item) <= MAX_SLOTS:
@@ -231,7 +238,7 @@ def slot_counts(text: str | None) -> tuple[int, ...]:
 
 
 def token_counts(text: str | None) -> tuple[int, ...]:
-    return tuple(_tokens(item) for item in _items(text))
+    return tuple(_tokens(item) for item in _items("--context-length", text))
 
 
 def _tokens(text: str) -> int:
@@ -246,6 +253,13 @@ def _kv(text: str) -> str:
     if text.lower() not in KV_TYPES:
         raise _usage(f"--kv-cache-type {text}: the engine has no such type", "one of " + ", ".join(KV_TYPES))
     return text.lower()
+
+
+def _devices(text: str) -> tuple[int, ...]:
+    found = tuple(_bytes(item) for item in _items("--gpu-free", text))
+    if len(found) > MOST_DEVICES:
+        raise _usage(f"--gpu-free: {len(found)} GPUs", f"the engine takes at most {MOST_DEVICES}")
+    return found
 
 
 def _bytes(text: str) -> int:

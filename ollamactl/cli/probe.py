@@ -37,19 +37,38 @@ class Counts(click.ParamType):  # type: ignore[type-arg]
 
 @click.command(short_help="Send concurrent requests: who is served, queued, refused, and how fast.")
 @click.argument("model")
-@click.option("-n", "clients", type=click.IntRange(1, probing.MOST_CLIENTS), help="Requests at once (default 8).")
+@click.option("-n", "clients", metavar="N", type=click.IntRange(1, probing.MOST_CLIENTS), help="Requests at once. [8]")
 @click.option("--sweep", type=Counts(), help="Several numbers of requests at once, one after the other.")
-@click.option("--rounds", type=click.IntRange(1, 1000), default=1, help="Requests that each client sends in turn.")
-@click.option("--rate", type=Number(0.001, 10_000), help="Arrivals a second, at random (Poisson), instead.")
-@click.option("--for", "seconds", type=Number(0.1, 3600), default=30.0, help="Seconds of arrivals.")
-@click.option("--prompt-tokens", type=click.IntRange(1, 10_000_000), help="Length of each prompt.")
-@click.option("--output-tokens", type=click.IntRange(1, 100_000), default=64, help="Tokens to ask for, at most.")
+@click.option(
+    "--rounds", metavar="N", type=click.IntRange(1, 1000), default=1, help="Requests each client sends in turn. [1]"
+)
+@click.option(
+    "--rate", metavar="R", type=Number(0.001, 10_000), help="Arrivals a second, at random (Poisson), instead."
+)
+@click.option(
+    "--for",
+    "seconds",
+    metavar="S",
+    type=Number(0.1, 3600),
+    default=30.0,
+    help="With --rate: seconds of arrivals. [30]",
+)
+@click.option("--prompt-tokens", metavar="N", type=click.IntRange(1, 10_000_000), help="Length of each prompt.")
+@click.option(
+    "--output-tokens",
+    metavar="N",
+    type=click.IntRange(1, 100_000),
+    default=64,
+    help="Tokens to ask for, at most. [64]",
+)
 @click.option("--cold", is_flag=True, help="Unload the model first: also what happens while it loads.")
-@click.option("--client-timeout", type=Number(0.01, 86400), help="Seconds after which a client gives up.")
-@click.option("--time-limit", type=Number(1, 86400), default=600.0, help="Seconds for all (default 600).")
+@click.option("--client-timeout", metavar="S", type=Number(0.01, 86400), help="Seconds after which a client gives up.")
+@click.option("--time-limit", metavar="S", type=Number(1, 86400), default=600.0, help="Seconds for all. [600]")
 @click.option("--url", metavar="URL", help="Another server than this host's, or a front before it.")
 @click.option("--key-file", type=click.Path(dir_okay=False), help="File with the key that a front wants.")
-@click.option("--seed", type=click.IntRange(0, 2**31), help="Prompts and arrivals of an earlier measurement.")
+@click.option(
+    "--seed", metavar="N", type=click.IntRange(0, 2**31), help="Prompts and arrivals of an earlier measurement."
+)
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False, writable=True), help="Write each request here.")
 @click.option("--html", "html_file", type=click.Path(dir_okay=False, writable=True), help="Write a report here.")
 @unit_option

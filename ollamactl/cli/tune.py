@@ -89,7 +89,8 @@ def tune(
 
     \b
     sudo ollamactl tune qwen3:8b
-    sudo ollamactl tune qwen3:8b --context-length 16k --ttft 2 --min-tokens-per-second 15 --apply
+    sudo ollamactl tune qwen3:8b --context-length 16k --ttft 2 \\
+        --min-tokens-per-second 15 --apply
 
     Exit codes: 0 a number is recommended · 1 none is · 3 stopped or failed, the host is as it was · 4 not put back
     """

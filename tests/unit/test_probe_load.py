@@ -6,7 +6,10 @@ import asyncio
 import itertools
 import json
 import socket
+import ssl
+import subprocess
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -119,7 +122,14 @@ def test_of_a_name_with_two_addresses_the_one_that_answers(monkeypatch: pytest.M
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def ask(answer: Answer, *, patience: float | None = None, after: float | None = None, count: int = 1) -> list[Sent]:
+def ask(
+    answer: Answer,
+    *,
+    patience: float | None = None,
+    after: float | None = None,
+    count: int = 1,
+    tls: ssl.SSLContext | None = None,
+) -> list[Sent]:
     """`count` requests at once to a server that answers each connection with `answer`; `after` seconds all halts."""
 
     async def run() -> list[Sent]:
@@ -135,10 +145,10 @@ def ask(answer: Answer, *, patience: float | None = None, after: float | None = 
             finally:
                 writer.close()
 
-        server = await asyncio.start_server(served, "127.0.0.1", 0)
+        server = await asyncio.start_server(served, "127.0.0.1", 0, ssl=tls)
         port = server.sockets[0].getsockname()[1]
         halt = Halt()
-        session = Session(wire.target(f"http://127.0.0.1:{port}"), halt, patience)
+        session = Session(wire.target(f"http{'s' if tls else ''}://127.0.0.1:{port}"), halt, patience)
         if after is not None:
             asyncio.get_running_loop().call_later(after, halt.set, "interrupt")
         bodies = iter(lambda: json.dumps({"model": "m"}).encode(), None)
@@ -203,6 +213,22 @@ def test_what_went_wrong_is_said(data: bytes, status: int | None, says: str) -> 
 def test_a_reply_that_is_broken_off_is_complete_without_durations() -> None:
     (sent,) = ask(writes(chunked(*LINES[:2])))
     assert sent.complete and sent.reply is None and sent.tokens == 2
+
+
+@pytest.mark.touches("loopback", "process")
+def test_a_stream_over_tls_only_from_whom_we_trust(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=x", "-addext",
+            "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]  # fmt: skip
+    subprocess.run(make, check=True, capture_output=True)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate, key)
+    (stranger,) = ask(writes(chunked(*LINES)), tls=tls)
+    assert stranger.status is None and "CERTIFICATE_VERIFY_FAILED" in stranger.error
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    pieces = [chunked(*LINES)[n : n + 50] for n in range(0, len(chunked(*LINES)), 50)]
+    for sent in ask(writes(*pieces, pause=0.01), tls=tls, count=4):
+        assert sent.complete and sent.tokens == 7 and len(sent.arrivals) == 2
 
 
 @touches

@@ -181,7 +181,8 @@ class _Run:
             return plan
         from ollamactl.cli import sizes
         from ollamactl.core.preflight import judged
-        from ollamactl.report.plan import forecast_data, forecast_rows
+        from ollamactl.report.plan import forecast_rows
+        from ollamactl.report.plan_data import forecast_data
 
         self.sizes = found = sizes.check(plan, self.facts, request, collector)
         self.screen.memory_rows, self.screen.memory = forecast_rows(found), forecast_data(found)

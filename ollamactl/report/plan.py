@@ -1,7 +1,9 @@
-"""The screen and the JSON of `plan`."""
+"""The screen of `plan`, and the rows that `apply` shows of it."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from ollamactl.core.answer import Answer, context_band, tokens, words
@@ -9,10 +11,10 @@ from ollamactl.core.capacity import Place
 from ollamactl.core.memory.predict import HOST, Prediction
 from ollamactl.core.preflight import Preflight
 from ollamactl.core.sizing import Cell, Row
-from ollamactl.core.ways import Option
 from ollamactl.report import text
 from ollamactl.report.text import Terminal, columns
 
+GAP = 3  # between columns
 LONG = {
     "cache": "KV cache", "window cache": "sliding-window cache", "recurrent": "recurrent state",
 }  # fmt: skip
@@ -65,13 +67,16 @@ def _head(out: Terminal, result: Answer) -> None:
         out.wrap(f"CPU only ({budget.why_cpu or 'num_gpu 0'}): host memory is the budget, {have}", hang=2)
         return
     kept = budget.kept(model.projector)
-    for place in budget.places:
-        driver = f", {size(place.context)} for the driver" if place.context else ""
-        out.wrap(f"{place.label or place.device.name}: {size(place.free)} free, {size(kept)} kept free by the engine"
-                 f"{driver}", hang=2)  # fmt: skip
+    for said, count in Counter(_have(place, kept) for place in budget.places).items():
+        out.wrap(f"{count} × {said}" if count > 1 else said, hang=2)
     for held in budget.beside:
         if held.device_bytes:
             out.wrap(f"{held.model} stays loaded beside it and holds {size(held.device_bytes)}", hang=2)
+
+
+def _have(place: Place, kept: int) -> str:
+    driver = f", {size(place.context)} for the driver" if place.context else ""
+    return f"{place.label or place.device.name}: {size(place.free)} free, {size(kept)} kept free by the engine{driver}"
 
 
 def verdict(cell: Cell) -> str:
@@ -85,16 +90,38 @@ def verdict(cell: Cell) -> str:
 
 
 def _table(out: Terminal, result: Answer) -> None:
+    """A row for each context, a column for each slot count; as many columns beside each other as there is room for."""
     several = len({r.kv_type for r in result.rows}) > 1
-    wide = [f"{n} slot{'s' * (n != 1)}" for n in result.slots]
-    cells = [["", *wide, ""]]
-    for row in result.rows:
-        name = f"{tokens(row.context)}" + (f" {row.kv_type}" if several else "")
-        cells.append([name, *(verdict(c) for c in row.cells), _most(row)])
-    for line in columns(cells, set(range(len(wide) + 1)), out.table_width, 3):
-        out.line(line)
+    names = ["", *(tokens(r.context) + (f" {r.kv_type}" if several else "") for r in result.rows)]
+    counts = [
+        [f"{n} slot{'s' * (n != 1)}", *(verdict(r.cells[i]) for r in result.rows)] for i, n in enumerate(result.slots)
+    ]
+    most = ["", *(_most(r) for r in result.rows)]
+    for number, part in enumerate(_beside(names, counts, most, out.table_width)):
+        if number:
+            out.line()
+        right = {i for i, column in enumerate(part) if column is not most}
+        lines = columns([list(row) for row in zip(*part, strict=True)], right, out.table_width, GAP)
+        for line in lines if lines[0] else lines[1:]:
+            out.line(line)
     if any(not c.fit.certain and not c.fits for r in result.rows for c in r.cells):
         out.line("~ within the band of the prediction: it may fit after all")
+
+
+def _beside(names: list[str], counts: list[list[str]], last: list[str], width: int) -> Iterator[list[list[str]]]:
+    """Columns in groups that fit beside the names."""
+    part = [names]
+    for column in (*counts, last):
+        if len(part) > 1 and _width([*part, column]) > width:
+            yield part
+            part = [names]
+        part.append(column)
+    yield part
+
+
+def _width(made: list[list[str]]) -> int:
+    """Width of columns beside each other."""
+    return sum(max(map(len, column)) for column in made) + GAP * (len(made) - 1)
 
 
 def _most(row: Row) -> str:
@@ -123,13 +150,28 @@ def _start(out: Terminal, result: Answer) -> None:
     if not one.need:
         return
     places = [result.budget.places[i] for i in one.places]
-    for line in columns(_terms(one.full, places), {*range(1, len(places) + 2)}, out.table_width - 2, 3):
-        out.line("  " + line)
+    if 0 < len(places) < len(result.budget.places):
+        out.wrap(f"Ollama puts it on {places[0].device.name} alone, which has room by its own guess; "
+                 "OLLAMA_SCHED_SPREAD=1 takes all", indent=2, hang=4)  # fmt: skip
+    if places and not one.fits:
+        out.line("  with every layer on the GPU:" if len(places) == 1 else "  with every layer on the GPUs:")
+    _show_terms(out, _terms(one.full, places))
     if one.verdict == "spills":
-        spilled = one.fit.spilled
+        whose = "layers go to host memory"
+        if one.fit.layout.lent:
+            whose += ", wholly or with their experts alone"
         on = sum(one.fit.prediction.on(i) for i in range(len(places)))
-        out.wrap(f"{spilled} of {len(one.fit.layout.layers)} layers go to host memory: {size(on)} on the GPU, "
+        out.wrap(f"{one.fit.spilled} of {len(one.fit.layout.layers)} {whose}: {size(on)} on the GPU, "
                  f"{size(one.fit.prediction.on(HOST))} on the host", indent=2, hang=4)  # fmt: skip
+
+
+def _show_terms(out: Terminal, rows: list[list[str]]) -> None:
+    """Terms by device. Many devices stand below each other."""
+    turned = [list(column) for column in zip(*rows, strict=True)]
+    if _width(turned) > out.table_width - 2:
+        rows, turned = turned, rows
+    for line in columns(rows, {*range(1, len(rows[0]) - (rows[0][-1] == ""))}, out.table_width - 2, GAP):
+        out.line("  " + line)
 
 
 def _terms(full: Prediction, places: list[Place]) -> list[list[str]]:
@@ -170,8 +212,15 @@ def _ways(out: Terminal, result: Answer) -> None:
         saved = f"−{size(way.saved)}" if way.saved > 0 else ""
         left = "fits" if way.left is None else f"fits, {size(way.left)} left"
         rows.append([way.what + (" (estimated)" if way.estimated else ""), saved, left, way.command])
-    for line in columns(rows, {1}, out.table_width - 2, 3):
+    width = out.table_width - 2
+    if _width([list(column) for column in zip(*rows, strict=True)]) <= width:
+        for line in columns(rows, {1}, width, GAP):
+            out.line("  " + line)
+        return
+    for line, row in zip(columns([row[:-1] for row in rows], {1}, width, GAP), rows, strict=True):
         out.line("  " + line)
+        if row[-1]:  # what is to be typed is never cut
+            out.line("      " + row[-1])
 
 
 def _proof(result: Answer) -> str:
@@ -194,125 +243,6 @@ def _proof(result: Answer) -> str:
     return " · ".join(parts)
 
 
-# -- JSON --
-
-
-def data(result: Answer, worst: str) -> dict[str, Any]:
-    """All of it, for programs. Bytes, tokens and counts as numbers."""
-    model, hyper, budget = result.model, result.model.hyper, result.budget
-    chosen = None if result.auto is None else {"slots": result.auto[0], "why": result.auto[1]}
-    return {
-        "model": {
-            "name": model.name,
-            "path": model.path,
-            "architecture": hyper.architecture,
-            "known": hyper.known,
-            "layers": hyper.blocks,
-            "trained_context": hyper.trained_context,
-            "window": hyper.window,
-            "embedding_model": hyper.is_embedding,
-            "quantization": model.quantization,
-            "size": model.size,
-            "parameters": model.parameters,
-            "projector": model.projector,
-            "num_ctx": model.num_ctx,
-            "num_gpu": model.num_gpu,
-        },
-        "budget": {
-            "devices": [
-                {
-                    "name": p.device.name,
-                    "label": p.label,
-                    "kind": p.device.kind,
-                    "free": p.free,
-                    "total": p.device.total,
-                    "driver": p.context,
-                    "unified": p.device.unified,
-                }
-                for p in budget.places
-            ],
-            "kept_free": budget.kept(model.projector) if budget.places else 0,
-            "host_available": budget.host_free,
-            "cpu_only": not budget.places,
-            "why_cpu": budget.why_cpu,
-            "stay_loaded": [{"model": h.model, "device": h.device_bytes, "host": h.host} for h in budget.beside],
-        },
-        "slots": list(result.slots),
-        "rows": [
-            {
-                "context": r.context,
-                "kv_cache_type": r.kv_type,
-                "largest": r.largest,
-                "next_slot": None if r.next is None else {"cost": r.step, **_cell(r.next, terms=False)},
-                "cells": [_cell(c) for c in r.cells],
-            }
-            for r in result.rows
-        ],
-        "focus": _cell(result.focus),
-        "auto": chosen,
-        "alternatives": [_option(w) for w in result.ways],
-        "words": words(result),
-        "worst_case": worst,
-        "loads": {"count": result.loads, "error": result.loads_error, "why": result.loads_why},
-        "notes": list(result.notes),
-    }
-
-
-def _cell(one: Cell, *, terms: bool = True) -> dict[str, Any]:
-    args = one.args
-    found: dict[str, Any] = {
-        "slots": one.slots,
-        "runner": {
-            "-c": args.total_context,
-            "-np": args.slots,
-            "-b": args.batch,
-            "-ub": args.batch,
-            "flash_attention": args.flash_attention,
-            "kv_cache_type": args.kv_cache_type,
-            "engine": args.engine,
-            "reasons": list(args.reasons),
-        },
-        "context": args.context,
-        "verdict": one.verdict,
-        "certain": one.fit.certain,
-        "spilled": one.fit.spilled if one.verdict == "spills" else 0,
-        "layers": len(one.fit.layout.layers),
-        "need": one.need,
-        "may_be_used": one.room,
-        "headroom": one.headroom,
-        "kv": one.kv,
-        "total": one.full.total(),
-        "band": {"below": one.band[0], "above": one.band[1]},
-        "devices": list(one.places),
-        "why": one.fit.why,
-    }
-    if terms:
-        found["terms"] = [
-            {
-                "name": t.name,
-                "device": "host" if t.device == HOST else one.places[t.device],
-                "bytes": t.bytes,
-                "kind": t.kind,
-                "below": t.below,
-                "above": t.above,
-            }
-            for t in one.full.terms
-        ]
-    return found
-
-
-def _option(way: Option) -> dict[str, Any]:
-    return {
-        "what": way.what,
-        "option": way.command,
-        "cost": way.cost,
-        "saved": way.saved,
-        "left": way.left,
-        "estimated": way.estimated,
-        "cell": None if way.cell is None else _cell(way.cell, terms=False),
-    }
-
-
 # -- rows of the screen of `apply` --
 
 
@@ -333,15 +263,3 @@ def forecast_rows(found: Preflight) -> list[list[str]]:
         where = "  on the GPU" if one.after.places else "  host memory"
         rows.append([where, size(one.before.need), size(one.after.need), f"± {size(one.after.band[1])}{room}"])
     return rows
-
-
-def forecast_data(found: Preflight) -> list[dict[str, Any]]:
-    return [
-        {
-            "model": one.name,
-            "loaded": one.subject.loaded,
-            "before": _cell(one.before, terms=False),
-            "after": _cell(one.after),
-        }
-        for one in found.forecasts
-    ]

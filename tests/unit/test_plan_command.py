@@ -23,7 +23,8 @@ from ollamactl.core.sizing import cell
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import loads, modelfiles
 from ollamactl.report import envelope
-from ollamactl.report.plan import data, show
+from ollamactl.report.plan import show
+from ollamactl.report.plan_data import data
 from ollamactl.report.text import Terminal
 from tests.engine.models import header, write
 from tests.unit.planned import GiB, MiB, gpu, host, model, processes, qwen3, room, settings
@@ -46,6 +47,9 @@ QWEN = model()
         (["--gpu-free", "lots"], "--gpu-free lots"),
         (["--gpu-free", "9999999T"], "--gpu-free 9999999T"),
         (["--gpu-free", "24"], "--gpu-free 24"),
+        (["--gpu-free", ","], "--gpu-free ','"),
+        (["--gpu-free", ",".join(["8G"] * 17)], "17 GPUs"),
+        (["--parallel", " "], "--parallel ' '"),
     ],
 )
 def test_words_that_mean_nothing_are_usage_errors(args: list[str], said: str) -> None:
@@ -111,6 +115,44 @@ def test_the_screen_says_what_fits_and_what_to_do() -> None:
     assert "4 slots × 32k of qwen3:8b need 18.0 GiB of cache" in flat and "3 slots fit" in flat
     assert "--kv-cache-type q8_0" in text and "--context-length" in text and "--parallel 3" in text
     assert all(len(line) <= 100 for line in text.splitlines())
+
+
+def narrow(result: Answer) -> list[str]:
+    """The lines on a terminal of 80 columns."""
+    stream = io.StringIO()
+    out = Terminal(stream)
+    out.live = True
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COLUMNS", "80")
+        show(out, result, "")
+    return [line.replace("\r\x1b[K", "") for line in stream.getvalue().splitlines()]
+
+
+def test_many_slot_counts_stand_below_each_other() -> None:
+    lines = narrow(answered(gpu(), asked=Asked(slots=tuple(range(1, 13)), contexts=(8192, 32768))))
+    assert all(len(line) <= 80 for line in lines)
+    text = "\n".join(lines)
+    assert "12 slots" in text and "…" not in text
+    assert len([line for line in lines if line.lstrip().startswith("8k ")]) >= 2
+
+
+def test_many_devices_stand_below_each_other() -> None:
+    lines = narrow(answered(*(gpu(i, 4.0) for i in range(9)), asked=Asked(slots=(2,), contexts=(32768,))))
+    assert all(len(line) <= 80 for line in lines)
+    rows = [line.split()[0] for line in lines if line.startswith("  CUDA")]
+    assert rows == [f"CUDA{i}" for i in range(9)]
+
+
+def test_equal_devices_are_said_once_and_the_one_that_is_taken_is_named() -> None:
+    text = " ".join(shown(answered(gpu(), gpu(1), asked=Asked(slots=(1,), contexts=(8192,)))).split())
+    assert "Ollama puts it on CUDA0 alone" in text and "OLLAMA_SCHED_SPREAD=1" in text
+    spread = " ".join(shown(answered(gpu(0, 4.0), gpu(1, 4.0), asked=Asked(slots=(1,), contexts=(8192,)))).split())
+    assert "alone" not in spread
+
+
+def test_what_does_not_fit_is_laid_out_as_if_it_did() -> None:
+    assert "with every layer on the GPU:" in shown(answered(gpu()))
+    assert "with every layer" not in shown(answered(gpu(), asked=Asked(slots=(1,), contexts=(8192,))))
 
 
 def test_a_host_without_a_gpu_says_so() -> None:

@@ -156,7 +156,7 @@ def forward(
         cursor = _cursor(ctx, before)
         entryfiles.do_files(entry)
         done = ctx.manager.reload()
-        what = ", ".join(filter(None, ("files written" if entry.files else "", done)))
+        what = ", ".join(filter(None, (_did(entry), done)))
         ctx.report.step(what, seconds=time.monotonic() - began)
         if before.service.load_state == "not-found" and ctx.manager.state(plan.unit).load == "not-found":
             ctx.report.note(f"{plan.unit} is not installed: only its files were changed")
@@ -185,6 +185,13 @@ def forward(
     serves = _wait_answer(ctx, plan.unit, door).identity
     ctx.report.step("restarted, answers" if plan.running else "started, answers", seconds=time.monotonic() - began)
     return proof(ctx, plan, before, entry, models, door, _check_config(ctx, plan, will), serves)
+
+
+def _did(entry: Entry) -> str:
+    """What was done to the files, in words."""
+    if entry.files and all(f.after.kind == "absent" for f in entry.files):
+        return f"{' and '.join(f.path for f in entry.files)} removed"
+    return "files written" if entry.files else ""
 
 
 def _cursor(ctx: Context, before: Facts) -> str:

@@ -35,6 +35,8 @@ def test_a_unit_that_was_uninstalled_leaves_nothing(lab: Machine, first: str) ->
     done = ctl_json(lab, "reset")
     assert (done["exit_code"], done["status"]) == (0, "applied"), done
     assert any("not installed" in n for n in done["data"]["notes"]), done["data"]["notes"]
+    said = done["data"]["steps"][0]["text"]
+    assert OURS in said and SECRET in said and "removed" in said, said
     assert not exists(lab, DROPINS) and not exists(lab, "/etc/ollamactl")
     assert sh(lab, "pgrep -x ollama || true") == pid  # whatever still runs is left alone
     # It can be taken back, and then again.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -205,3 +206,16 @@ def test_a_bundle_tells_verify_and_doctor_what_the_host_tells_them(scenario: str
     assert [m.id for m in judge(there, {}).mismatches] == [m.id for m in judge(here, {}).mismatches]
     here, there = (Collector(host, thorough=True).facts(ALL) for host in (Recorded(scenario), replay))
     assert [f.check for f in run(there).findings] == [f.check for f in run(here).findings]
+
+
+def test_a_port_that_is_none_is_named_as_such() -> None:
+    def warned(machine: Recorded) -> None:
+        lines = machine.journal.decode().splitlines(keepends=True)
+        at = next(n for n, x in enumerate(lines) if "server config" in x)
+        text = "2026/11/30 02:59:11 config.go:80: WARN invalid port, using default port=99999 default=11434"
+        said = json.loads(lines[at]) | {"MESSAGE": text}
+        machine.journal = "".join([*lines[:at], json.dumps(said) + "\n", *lines[at:]]).encode()
+
+    _, found = report("01-defaults", warned)
+    assert found.findings[0].check == "invalid_value"
+    assert found.findings[0].summary == "OLLAMA_HOST: 99999 is no port, 11434 runs"

@@ -97,7 +97,7 @@ def prompt_truncated(signs: Signs, start: Start | None = None, given: tuple[Give
     )
 
 
-@check(weight=30)
+@check(weight=30, explains=("num_ctx_differs_from_declared",))
 def num_ctx_capped_to_trained_context(signs: Signs) -> Iterator[Finding]:
     """A context was asked for that is longer than the model was trained for.
 

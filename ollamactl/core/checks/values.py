@@ -111,8 +111,10 @@ def invalid_value(
             continue
         told.add(name)
         setting = settings.lookup(name)
-        value = event.fields.get("value", "") or event.fields.get("port", "")
+        value, port = event.fields.get("value", ""), event.fields.get("port", "")
         said = f"{name or 'a variable'}={value} is not readable, the default runs"
+        if not value and port:
+            said = f"{name}: {port} is no port, {event.fields.get('default') or 'the default'} runs"
         fix = (
             f"sudo ollamactl apply {settings.option(setting)} {setting.example}".replace("= ", "=") if setting else ""
         )

@@ -254,7 +254,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "mellum": Family(window=Window(period=4, when="positive", pattern="both")),
     "muse-glimmer": Family(window=Window(pattern="both"), rope_windowed=True, input_norm=True),
-    "granite_swa": Family(built=False, window=Window(pattern="array")),
+    "granite_swa": Family(window=Window(pattern="array"), experts_ff=True),
     "step35": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True, late_rows="before"),
     "mimo2": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True),
     # -- latent attention --

@@ -175,6 +175,31 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "The same token rate with the new driver.",
     ),
     "an old driver": ("The driver is too old for this release.", "nvidia_driver_too_old", "The driver is new enough for this release."),
+    "a message of which the end is cut": (
+        "log: client connection closed before server finished; 40 s per load",
+        "client_timeout_during_load",
+        "log: waiting for server to become; 4 s per load",
+    ),
+    "one setting in two drop-ins": (
+        "10-a.conf: OLLAMA_KEEP_ALIVE=24h; 20-b.conf: OLLAMA_KEEP_ALIVE=5m",
+        "dropin_overridden_by_later_dropin",
+        "10-a.conf: OLLAMA_KEEP_ALIVE=24h; 20-b.conf: OLLAMA_NUM_PARALLEL=2",
+    ),
+    "two clients with their own context": (
+        "chat sends num_ctx 8192, the editor num_ctx 32768",
+        "model_reload_every_request",
+        "chat sends num_ctx 8192, the editor num_ctx 8192",
+    ),
+    "a command line with its export": (
+        "export OLLAMA_NUM_PARALLEL=8 && ollama run gemma3; server config OLLAMA_NUM_PARALLEL:1",
+        "env_set_in_shell_not_service",
+        "export OLLAMA_NUM_PARALLEL=8 && ollama serve; server config OLLAMA_NUM_PARALLEL:8",
+    ),
+    "who else holds the memory": (
+        "nvidia-smi: python3 11000 MiB; offloaded 12/41 layers to GPU",
+        "vram_used_by_other_process",
+        "nvidia-smi: ollama 11000 MiB; offloaded 41/41 layers to GPU",
+    ),
     "a new driver without a reboot": (
         "Since the driver was updated models run on the CPU.",
         "driver_library_mismatch",

@@ -61,6 +61,7 @@ _SYSTEMD = re.compile(
 _DEVICE = re.compile(r"(?:inference compute|vram-based default context)\W+\w+=|default_num_ctx=\d")
 _OWN = ("inference compute", "vram-based default context", "system memory", "gpu memory", "entering low vram mode")
 _ANY = re.compile("|".join(re.escape(needle) for needle in (*(n for n, _ in _MESSAGES), *_OWN)))
+_END = re.compile(r"[,;:(]|…|\.\.\.| \d")
 _QUOTABLE = re.compile(rf"{_ANY.pattern}|layers\.(?:model|offload|requested)=|\.go:\d+|msg=")
 
 
@@ -87,14 +88,23 @@ def canonical(line: str) -> str | None:
 def quoted(line: str) -> list[tuple[str, dict[str, str]]]:
     """Events of the server's own messages that a line of prose quotes, with their fields. They are about the server
     that is asked after, wherever they stand."""
-    if _QUOTABLE.search(line) is None:
-        return []
     text = _FRAME.sub("", line)
+    if _QUOTABLE.search(line) is None:
+        return [(kind, {}) for kind in _cut(text)]
     record = _message(text)
     parsed = slog.parse(record) if record else None
     if record is None or parsed is None:
         return []
     return [(row.kind, fields) for row, fields in events.find(record, parsed) if not row.kind.startswith("other_")]
+
+
+def _cut(text: str) -> list[str]:
+    """The kind of a message of the server's own of which the line begins with a part, four words at least."""
+    part = _END.split(text, maxsplit=1)[0].strip(" .\"'`")
+    if len(part) < 20 or part.count(" ") < 3:
+        return []
+    kinds = {row.kind for row in messages.EVENTS if part in row.needle}
+    return list(kinds) if len(kinds) == 1 else []
 
 
 def _closed(text: str) -> str:

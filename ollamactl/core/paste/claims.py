@@ -99,7 +99,7 @@ RULES: tuple[Rule, ...] = (
     Rule("cuda_999", (r"\bCUDA\b|\bcu[A-Z]\w+|\berror\b|\bcudart\b", r"\b999\b")),
     Rule("vram_recovery_timeout", (r"\bVRAM\b", r"\brecover\w*", r"\bwarn\w*|\btimeout\b|\btime-?out\b")),
     Rule("vram_recovery_timeout", (r"\bsched\.go:6\d\d\b", r"\bseconds=\d")),
-    Rule("cpu_busy_though_gpu", (r"\b100 ?% GPU\b", r"\bCPU\b", r"\bbusy\b|\bin use\b|\bload(?:ed)?\b|\b\d{2,} ?%|\bRAM\b|\bslow\b"), (r"CPU/GPU", r"\b100 ?% CPU\b", r"CONTEXT")),
+    Rule("cpu_busy_though_gpu", (r"\b100 ?% GPU\b", r"\bCPU\b|\bcores\b", r"\bbusy\b|\bfull load\b|\bin use\b|\bload(?:ed)?\b|\b\d{2,} ?%|\bRAM\b|\bslow\b"), (r"CPU/GPU", r"\b100 ?% CPU\b", r"CONTEXT")),
     Rule("slower_now", (r"\d(?:\.\d+)? ?(?:tok(?:en)?s?/s|t/s|tps)\b.*\d ?(?:tok(?:en)?s?/s|t/s|tps)\b",)),
     Rule("slower_now", (r"\bslow(?:er|ly|down)?\b|\blonger\b|\btok(?:en)?s?/s\b|\bt/s\b|\b(?:token|generation|eval) rate\b|\bspeed\b|\bresponse times?\b|\bthroughput\b|\bperformance\b", rf"(?:{UPDATE}|\bthan (?:v?0\.\d+|before)|\bfalling\b)"), (r"\breload", r"\bcontext\b")),
     # settings
@@ -124,7 +124,7 @@ RULES: tuple[Rule, ...] = (
     Rule("unknown_name_told", (r"\b(?:OLLAMA_\w+|variable)\b", r"\b(?:unknown name|no such variable|does not exist|do not exist|typo|misspell\w*|invented|was removed|not a (?:real )?variable)\b"), (r"\bunit\b",)),
     Rule("overridden_by_other_file", (r"\bdrop-?ins?\b|\boverride\.conf\b|\bservice\.d\b|\.conf\b", r"\b(?:overrid\w+|replac\w+|clobber\w*|wins?|overwrit\w+|unless (?:the file is )?named|read later|installs?)\b", r"\b(?:another|other|third-party|installer|later|tool|zz-|named|installs)\b")),
     Rule("not_reloaded_told", (r"\bdrop-?ins?\b|\boverride\b|\bunit\b|\.conf\b", r"\bnever (?:processed|read|applied)|\bwithout daemon-reload|\bno daemon-reload|\bdaemon-reload (?:was )?(?:not|never)|\bnot reloaded\b|\bseems never\b")),
-    Rule("config_only_future", (r"\blaunchctl print\b|\bsystemctl (?:show|cat)\b|\bregistry\b|\bunit\b|\benvironment\b", r"\b(?:predates|older than|already running|still (?:runs|has) (?:with )?the old|before the change|needs? a restart|not restarted|while the running process)\b")),
+    Rule("config_only_future", (r"\bdrop-?in\b|\bvariable\b|\bsetting\b|\blaunchctl print\b|\bsystemctl (?:show|cat)\b|\bregistry\b|\bunit\b|\benvironment\b", r"\b(?:predates|older than|already running|still (?:runs|has) (?:with )?the old|before the change|needs? a restart|not restarted|while the running process)\b")),
     Rule("config_only_future", (r"\b(?:effective|actual|real) (?:\w+ )?(?:value|NUM_PARALLEL|setting)\b|\beffective\b", r"\brunning (?:server|process)\b")),
     Rule("by_hand_told", (BY_HAND, r"\bserve\b|\bserver\b|\bservice\b", r"\bunit\b|\boverride\b|\bvariables?\b|\bsystemctl\b|\bother models\b|\bsettings?\b"), (r"\bport\b|\baddress\b|\bin use\b", BOOT, r"\bthen\b.*\bapp\b")),
     # slots, queue, clients
@@ -143,6 +143,7 @@ RULES: tuple[Rule, ...] = (
     Rule("one_model_only", (r"\bnever together\b|\bone model at a time\b|\bonly the (?:second|last|newest) model\b|\bonly one model (?:is )?(?:loaded|in|at|kept|stays)|\bkeeps only one model\b",), ()),
     Rule("reloaded_each_time", (r"\bre-?loads?\b|\breload(?:ed|ing)\b|\bloads? (?:\w+ ){0,2}(?:anew|again)\b|\bloaded (?:anew|again|afresh)\b|\bre-?start(?:s|ed)? the model\b", rf"(?:{EACH}|\bdifferent\b|\bchang\w+|\bwith another\b|\bfor each\b)"), (r"\bidle\b", r"\bkeep_alive\b", r"\bcrash", r"\bdaemon-reload\b")),
     Rule("reloaded_each_time", (r"\b(?:num_ctx|ctx-size|context)\b", r"\bdiffers?\b|\balternat\w+|\bvar(?:y|ies)\b|\bchang\w+|\bcomputed\b|\bdifferent\b", r"\brequests?\b|\bclients?\b|\bcall\b|\bmessage\b|\bsuccessive\b|\breload")),
+    Rule("reloaded_each_time", (r"\bnum_ctx\D{0,3}(\d+)\b.*\bnum_ctx\D{0,3}(?!\1\b)\d+",), (r"\bollama ps\b|\bdeclared\b|\bCPU/GPU\b|\btruncat|→",)),
     Rule("reloaded_each_time", (r"\b(?:evicts|unloads|replaces)\b", r"\b(?:and|then) (?:re)?loads\b", r"\bsame model\b|\banother client\b|\bother client\b|\bnum_ctx\b")),
     Rule("reloaded_each_time", (r"\bnum_ctx\b\W{0,3}=\s*int\(|\bnum_ctx\b[^.;]{0,30}\b(?:token_count|len\(|\* ?1\.)",)),
     Rule("keep_alive_reset", (r"\bkeep[_ -]?alive\b|\bpin(?:s|ned)?\b|\bForever\b", r"\b(?:about |after )?(?:five|5|4|four) ?m(?:in\w*)?\b|\bunload\w*|\breleas\w+|\bback to (?:0|5)\b|\bdefault\b", CLIENT, r"(?<!\w)-1\b|\bfor ?ever\b|\bpin|\bwhatever\b|\bthough\b|\balthough\b|\bdespite\b|\bonly\b|\bignor"), (r"\bevict\b", r"\bonly one\b", r"\bautocomplete\b", r"\bchat model\b")),
@@ -165,8 +166,8 @@ RULES: tuple[Rule, ...] = (
     Rule("spills_told", (r"\bspill\w*|\bunresponsive\b|\boffload\w*|\bpart (?:of )?(?:the )?(?:model )?(?:is )?on (?:the )?CPU\b|\bjumps\b|\bfails?\b|\bslow\b|\bx 4\b|\bgrew\b",)),
     Rule("kv_too_large", (r"\b(?:num_ctx|context|window)\b[ =:]*(?:of )?\d+ ?[kK]?|\b\d+[kK] (?:context|window)", rf"(?:{ON_CPU}|\bwholly\b|\bwhole model on CPU\b|\bno longer fits\b|\bdoes not fit\b|\bkills?\b|\bdies\b|\bexceeds?\b)"), (r"\btier", r"\bdefault\b", r"\bcontext 4096\b", r"\bCONTEXT\b \d+ →")),
     # time-outs
-    Rule("gateway_timeout", (r"\b504\b|\bgateway time-?out\b|\bupstream timed out\b",)),
-    Rule("gateway_timeout", (r"\bproxy\b|\bgateway\b|\bload balancer\b|\bnginx\b|\bhaproxy\b|\bingress\b|\bcloudflare\b", r"\b(?:timeout|time-out|cuts?|limit|resets?|502|524)\b|\btimes out\b", r"\b\d+ ?s\b|\bminutes?\b|\bsecond\w*|\b502\b|\b524\b"), (r"\bregistry\b", r"\bpull", r"\bqueue\b|\bwaits?\b")),
+    Rule("gateway_timeout", (r"\b(?:504|524)\b|\bgateway time-?out\b|\bupstream timed out\b",)),
+    Rule("gateway_timeout", (r"\bproxy\b|\bgateway\b|\bload balancer\b|\bnginx\b|\bhaproxy\b|\bingress\b|\bcloudflare\b", r"\b(?:timeout|time-out|cuts?|limit|resets?|gives? up|gave up|502|524)\b|\btimes out\b", r"\b\d+ ?s\b|\bminutes?\b|\bsecond\w*|\b502\b|\b524\b"), (r"\bregistry\b", r"\bpull", r"\bqueue\b|\bwaits?\b")),
     Rule("fixed_time", (r"\b(?:time[sd]?[ -]?out|timeouts?|aborted|cancel+ed|fails?|failed|dropped|disconnect\w*)\b[^.;]{0,12}\b(?:after|at|of) (?:about |exactly )?(?:\d+ ?(?:s|sec\w*|min\w*|ms)\b|(?:one|two|five|ten|thirty) (?:seconds|minutes?))",), (r"\bproxy\b|\bgateway\b|\bnginx\b|\b504\b|\bload\b|\bGPU\b|\bdiscover|\bdial\b|\bpull|\brunner\b|\bunit\b|\bservice\b",)),
     Rule("fixed_time", (r"\b(?:500|499|fail\w*|cancel\w*|error)\b", r"\b(?:at|after|within) (?:exactly|a fixed|almost exactly)\b|\bexactly (?:one|two|five|\d+)(?:/two)? ?m|\bfixed (?:duration|time|one minute)")),
     Rule("awaiting_headers", (r"\b(?:wait\w*|queue)\b", r"\b(?:longer than|more than|after)\b[^.]{0,20}\b(?:\d+ ?(?:s|min)|minutes?|seconds?)\b", r"\b(?:cancel\w*|give up|given up|502|fail\w*|timeout)\b")),
@@ -183,6 +184,7 @@ RULES: tuple[Rule, ...] = (
     Rule("memory_limit", (r"\bmem_limit\b|\bMemoryMax\b|\bmemory limit\b|\blimits?\.memory\b|--memory\b", r"\d")),
     Rule("size_grew", (r"\b(?:memory|VRAM|RAM)\b", r"\b(?:up|grew|grows?|more|increase\w*|doubled|jump\w*|higher)\b", rf"(?:{UPDATE}|\bafter \d)"), (CONTEXT, r"\bnum_gpu\b", r"\bslots?\b", r"\blonger loads\b")),
     Rule("num_gpu_forced", (r"\bnum_gpu\b\W{0,3}\d{2,}|\bnum_gpu\b[^.]{0,30}\b(?:forced?|no longer loads|too high|hangs?)\b|\bforced\b[^.]{0,20}\bnum_gpu\b|\bGiB forced\b",)),
+    Rule("gpu_memory_taken", (r"\bnvidia-smi\b", r"\b(?:python\d?|xorg|comfyui|chrome|firefox|vllm|gnome\S*|steam\w*|java|blender|obs)\b", r"\d+ ?[MG]i?B")),
     Rule("gpu_memory_taken", (r"\bVRAM\b|\bGPU memory\b|\bGPU\b", r"\b(?:other|another|three|two) (?:programs?|process\w*|applications?|servers?|games?|browsers?)\b|\b(?:comfyui|stable diffusion|browser|game|vLLM)\b|\bServers on one\b", r"\b(?:taken|takes?|uses?|full|free|shares?|shared|alone|holds?)\b")),
     Rule("gpu_memory_taken", (r"\bmemory\.available\b|\bfree VRAM\b", r"\blater\b|\bdiffer\w*|\bthen\b")),
     # service and files

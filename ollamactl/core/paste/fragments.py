@@ -22,7 +22,7 @@ from ollamactl.core.paste.shape import LOG_LINE, LONGEST
 
 SHORT = 40  # lines; more is a log or a file, and nobody's sentence
 _STAMPED = re.compile(r"\s*(?:time=\d{4}-|\[GIN\] \d{4}|\{\"|\d{4}/\d\d/\d\d \d\d:|\w{3} +\d+ [\d:]{8} )")
-_CODE = re.compile(r"^\s*(?:export|for|if|while|do|done|function|let|const|var)\b|[;{]\s*$|&& ")
+_CODE = re.compile(r"^\s*(?:for|if|while|do|done|function|let|const|var)\b|[;{]\s*$")
 _LOGS = re.compile(
     r"^(?:(?:in|from) )?(?:the )?(?:server |service |ollama |debug |engine )*"
     r"(?:logs?|debug|journal(?:ctl)?|server\.log|docker logs|ollama\.log|systemd|app\.log)\b(?: says?| shows?)?(?: \([^)]*\))?:? +(?=\S)",

@@ -32,6 +32,8 @@ _LISTEN = (
 )  # fmt: skip
 
 
+_UNIT_FILE = re.compile(r"\s*(\S+\.(?:conf|service))\b(?: has| says| sets|:)?")
+
 Waiting = tuple[str, str, re.Pattern[str]]  # scope and name of a variable, and what its value's line looks like
 
 
@@ -49,6 +51,7 @@ class Splitter:
         self.worlds: list[str] = []
         self.commands = commands.Found()
         self.long = False  # whether this is more than a told case: then only forms count, no sentences
+        self.placed: dict[str, dict[str, str]] = {}  # name -> unit file that a sentence names -> value there
         self.listed = False  # whether a whole table of `ollama ps` is there
 
     def take(self, text: str) -> str:
@@ -195,6 +198,8 @@ class Splitter:
                     self._set(name, found["value"].strip("\"'"), scope, number, line)
         for name, value, scope in () if seen or self.long else mentioned(line):
             self._set(name, value, scope, number, line)
+            if file := _UNIT_FILE.match(line):
+                self.placed.setdefault(name, {})[file[1]] = value
         return None
 
     def _set(self, name: str, value: str, scope: str, number: int, line: str) -> None:
@@ -282,6 +287,10 @@ class Splitter:
         contexts = [m.context for table in self.tables for m in table[:1] if m.context]
         if any(a == c != b for a, b, c in zip(contexts, contexts[1:], contexts[2:], strict=False)):
             self._say("ps_flips", "ollama ps: CONTEXT " + " → ".join(map(str, contexts[:6])))
+        for name, files in self.placed.items():
+            if len(set(files.values())) > 1:
+                told = ", ".join(f"{file}: {value}" for file, value in files.items())
+                self._say("overridden_by_other_file", f"{name} is set in more than one file: {told}")
         wild = any(v.name == "OLLAMA_HOST" and "0.0.0.0" in v.value for v in self.variables)
         for listener in self.listeners if wild else ():
             if listener.address == "::":

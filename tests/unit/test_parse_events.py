@@ -28,6 +28,8 @@ EXAMPLES = {
     "Dynamic LLM libraries": 'time=2026-11-30T02:56:39.000Z level=INFO source=routes.go:1267 msg="Dynamic LLM libraries" runners="[cpu cpu_avx]"',
     "is not defined": "panic: $HOME is not defined",
     "permission denied": "Error: mkdir /mnt/models/blobs: permission denied",
+    "Access is denied": r"Error: mkdir D:\ollama\blobs: Access is denied.",
+    "post predict": 'time=2026-11-30T02:56:39.000Z level=ERROR source=server.go:1610 msg="post predict" error="Post x: EOF"',
     "read-only file system": "Error: mkdir /usr/share/ollama/.ollama: read-only file system",
     "no such file or directory": "Error: open /m/blobs/sha256-1: no such file or directory",
     "no space left on device": "Error: write /m/blobs/x-partial: no space left on device",

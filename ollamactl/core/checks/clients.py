@@ -315,15 +315,16 @@ def server_not_reachable(signs: Signs, facts: Facts, start: Start | None = None)
     Seen: "connection refused", "could not connect to ollama app".
     Do: look whether it runs: systemctl status ollama; ollamactl doctor on that host.
     """
+    refused = [e for e in signs.of("client_cannot_connect", "connection_refused") if "proxyconnect" not in e.text]
     if (
-        signs.has("client_cannot_connect", "connection_refused")
+        refused
         and not (start and start.listening)
         and facts.service is None
     ):
         yield Finding(
             "error",
             "a client could not connect to the server",
-            signs.lines("client_cannot_connect", "connection_refused"),
+            signs.quotes(refused[:3]),
             "systemctl status ollama; sudo ollamactl doctor",
         )
 

@@ -199,7 +199,15 @@ def proxy_misconfigured(signs: Signs, facts: Facts) -> Iterator[Finding]:
     Seen: the configuration.
     Do: ollamactl front nginx writes one.
     """
-    if signs.has("nginx_location") and not signs.has("nginx_proxy_pass"):
+    pulls = [e for e in signs.of("proxy_error") if "registry.ollama.ai" in e.text or "pull model manifest" in e.text]
+    if pulls:
+        yield Finding(
+            "error",
+            "pulls go through a proxy that does not answer: HTTPS_PROXY of the server",
+            signs.quotes(pulls[-1:]),
+            "systemctl show -p Environment ollama    # then: sudo ollamactl apply --set HTTPS_PROXY=http://PROXY:PORT",
+        )
+    elif signs.has("nginx_location") and not signs.has("nginx_proxy_pass"):
         yield Finding(
             "warning", "the proxy's location has no proxy_pass", signs.lines("nginx_location"), "ollamactl front nginx"
         )

@@ -13,7 +13,11 @@ CPU = ("no_gpu_found", "discovery_ok_but_runner_cpu", "cuda_init_999", "partial_
 
 
 def gpus_of(start: Start | None) -> list[Compute]:
-    return [c for c in (start.computes if start else ()) if c.library.lower() not in ("cpu", "") and c.id != "cpu"]
+    return [
+        c
+        for c in (start.computes if start else ())
+        if c.library.lower() not in ("cpu", "") and c.id != "cpu" and "…" not in c.library  # cut by systemctl
+    ]
 
 
 def cpu_only(start: Start | None) -> bool:

@@ -9,7 +9,16 @@ from ollamactl.core.checks.base import Finding, check, times
 from ollamactl.core.facts import Start
 from ollamactl.core.needs import Signs
 
-CRASHES = ("assertion_failed", "abort", "segfault", "gpu_error", "runner_terminated", "runner_gone", "load_failed")
+CRASHES = (
+    "assertion_failed",
+    "abort",
+    "segfault",
+    "gpu_error",
+    "runner_terminated",
+    "runner_gone",
+    "runner_dropped",
+    "load_failed",
+)
 
 
 @check(weight=35)

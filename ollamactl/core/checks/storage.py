@@ -146,13 +146,14 @@ def models_dir_no_access(
         user = service.user if service and service.user else "ollama"
         parent = path.rsplit("/", 1)[0] or "/"
         folder = _models(effective, given) or path
-        yield Finding(
-            "error",
-            f"the service may not {event.fields.get('call', 'open')} {path}",
-            (*signs.quotes([event]), *_ways(facts, folder)),
+        fix = (
             f"sudo chmod o+x {parent} && sudo install -d -o {user} -g {user} {folder} "
-            f"&& sudo chown -R {user}: {folder} && sudo systemctl restart ollama",
+            f"&& sudo chown -R {user}: {folder} && sudo systemctl restart ollama"
         )
+        if "\\" in path:
+            fix = f'icacls "{path}" /grant "%USERNAME%:(OI)(CI)F" /T    # or another OLLAMA_MODELS'
+        said = f"the service may not {event.fields.get('call', 'open')} {path}"
+        yield Finding("error", said, (*signs.quotes([event]), *_ways(facts, folder)), fix)
         return
     if signs.has("folder_told"):
         said = "the service's user may not enter the models folder or one above it"

@@ -89,7 +89,8 @@ def verify(source: str | None, unit: str, no_color: bool, as_json: bool) -> int:
         said += f", {flight.waiting} waiting" if flight.waiting is not None else ""
         out.line(said)
     if facts.loaded == ():
-        out.line("no model is loaded, so the runner's side can't be seen")
+        loading = any(r.loading for r in facts.runners or ())
+        out.line("a model is being loaded" if loading else "no model is loaded, so the runner's side can't be seen")
     for note in judgement.notes:
         out.wrap(f"· {note.text}", hang=2)
     if facts.service is None and facts.install is None:

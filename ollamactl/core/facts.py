@@ -594,6 +594,7 @@ class Runner(Record, frozen=True, kw_only=True):
     flash_attention: str = ""
     props_slots: int | None = None  # /props total_slots
     slot_list: tuple[Slot, ...] | None = None
+    loading: bool = False  # it does not serve yet: its own API or the log says so
 
 
 class LoadedModel(Record, frozen=True, kw_only=True):

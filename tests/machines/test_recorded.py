@@ -11,9 +11,9 @@ import pytest
 
 from ollamactl.cli.facts import gather_all
 from ollamactl.core.checks import CHECKS, Report, run
-from ollamactl.core.facts import Facts, Told, ToldVariable
+from ollamactl.core.facts import Connections, Facts, Told, ToldVariable
 from ollamactl.core.feeds import FEEDS, Collector
-from ollamactl.core.source import Source
+from ollamactl.core.source import Missing, Reading, Source
 from ollamactl.core.verify import judge
 from ollamactl.host.bundle import Recorder, Replay
 from ollamactl.host.serving import VERIFY
@@ -219,3 +219,25 @@ def test_a_port_that_is_none_is_named_as_such() -> None:
     _, found = report("01-defaults", warned)
     assert found.findings[0].check == "invalid_value"
     assert found.findings[0].summary == "OLLAMA_HOST: 99999 is no port, 11434 runs"
+
+
+@pytest.mark.parametrize(("status", "told", "hangs"), [(503, True, False), (None, False, False), (None, True, True)])
+def test_a_runner_that_loads_is_not_one_that_hangs(status: int | None, told: bool, hangs: bool) -> None:
+    """While a model is loaded its runner answers with 503, or not at all as long as the log does not tell its end; one
+    that was stopped later answers nothing. A client waits in each case."""
+
+    class Silent(Recorded):
+        def read(self, source: Source) -> Reading:
+            if source.args[-1].endswith(("/props", "/slots")):
+                return Reading(source.key, missing=Missing("failed", "no slots"), status=status)
+            return super().read(source)
+
+    def until_it_answers(machine: Recorded) -> None:
+        lines = machine.journal.splitlines(keepends=True)
+        at = next(n for n, line in enumerate(lines) if b"loading model tensors" in line)
+        machine.journal = b"".join(lines if told else lines[:at])
+
+    facts = Collector(Silent("02-parallel4", until_it_answers)).facts(ALL)
+    facts = msgspec.structs.replace(facts, connections=Connections(port=11434, established=1, awaiting_reply=1))
+    assert [r.loading for r in facts.runners or ()] == [not hangs]
+    assert ("runner_hung_parent_healthy" in [f.check for f in run(facts).findings]) is hangs

@@ -201,14 +201,15 @@ def runner_hung_parent_healthy(facts: Facts, signs: Signs = NO_SIGNS) -> Iterato
             runner.port_owned
             and runner.slot_list is None
             and runner.props_slots is None
+            and not runner.loading
             and "llama-server" in " ".join(runner.process.argv)
         )
         stopped = runner.process.state in ("T", "t", "stopped", "tracing-stop")
+        who = runner.name or runner.model.rsplit("/", 1)[-1][:19]
         if stopped or (silent and waits):
             yield Finding(
                 "error",
-                f"the runner of {runner.name or runner.model[-19:]} (pid {runner.process.pid}) does not "
-                "answer, the server does",
+                f"the runner of {who} (pid {runner.process.pid}) does not answer, the server does",
                 (
                     f"process {runner.process.pid}: state {runner.process.state or '?'}",
                     f"port {runner.port}: no reply to /props and /slots",
@@ -228,9 +229,7 @@ def runner_hung_parent_healthy(facts: Facts, signs: Signs = NO_SIGNS) -> Iterato
 def _for_ever(config: dict[str, str], given: tuple[Given, ...]) -> bool:
     """Whether OLLAMA_KEEP_ALIVE keeps models for ever, as the server prints it or as it was given."""
     told = any(g.name == "OLLAMA_KEEP_ALIVE" and g.value.startswith("-") for g in given)
-    return config.get("OLLAMA_KEEP_ALIVE", "").startswith("2562047h") or (
-        told and "OLLAMA_KEEP_ALIVE" not in config
-    )
+    return config.get("OLLAMA_KEEP_ALIVE", "").startswith("2562047h") or (told and "OLLAMA_KEEP_ALIVE" not in config)
 
 
 @check(weight=45)

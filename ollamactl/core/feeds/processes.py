@@ -102,7 +102,7 @@ def runners(c: Collector) -> tuple[Runner, ...]:
             continue
         owners = [x for x in listening or () if x.port == args.port and x.pid is not None]
         owned = None if listening is None or not owners else any(x.pid == child.pid for x in owners)
-        props, slots = _runner_api(c, args.port, parent) if owned and args.port else (None, None)
+        props, slots, busy = _runner_api(c, args.port, parent) if owned and args.port else (None, None, False)
         told = _load_of(c, args.port) if args.slots is None else None
         found.append(
             Runner(
@@ -119,6 +119,7 @@ def runners(c: Collector) -> tuple[Runner, ...]:
                 flash_attention=told.flash_attention if told else args.flash_attention,
                 props_slots=props,
                 slot_list=slots,
+                loading=busy or (slots is None and _is_loading(_load_of(c, args.port))),
             )
         )
     return tuple(found)
@@ -150,7 +151,13 @@ def manifest_layers(c: Collector, folder: str, name: str) -> tuple[str, ...]:
     return api.model_layers(c.read(file(f"{folder}/manifests/{'/'.join(full)}/{tag}", limit=1 << 20)).body or b"")
 
 
-def _runner_api(c: Collector, port: int, parent: Process) -> tuple[int | None, tuple[Slot, ...] | None]:
+def _is_loading(load: Load | None) -> bool:
+    return load is not None and load.outcome == "loading"
+
+
+def _runner_api(c: Collector, port: int, parent: Process) -> tuple[int | None, tuple[Slot, ...] | None, bool]:
+    """What /props and /slots tell, and whether they say that the model is still being loaded: with 503."""
     base, inside = f"http://127.0.0.1:{port}", parent.pid if parent.net_ns is not None else 0
     props, slots = http(f"{base}/props", inside=inside), http(f"{base}/slots", inside=inside)
-    return api.props_slots(c.read(props)), api.slots(c.read(slots))
+    said, listed = c.read(props), c.read(slots)
+    return api.props_slots(said), api.slots(listed), 503 in (said.status, listed.status)

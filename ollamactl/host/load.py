@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from ollamactl.core.measure import Sample, Sent
-from ollamactl.errors import Exit, Failure
 from ollamactl.host.stream import Ended, Stream
 from ollamactl.host.wire import NotHttp, Parser, Target, request
 
 ROOM = 64 << 10  # bytes that are read of a connection at once
+SPARE = 128  # files that are open beside connections
 
 
 class Halt:
@@ -237,20 +237,15 @@ async def watch(session: Session, find: Callable[[bool], int | None], every: flo
         await asyncio.sleep(max(every, 0.002 * found[0] if found else 0.0))
 
 
-def allow_connections(count: int) -> None:
-    """Room for that many open connections. Raises Failure where the system's hard limit is below."""
+def allow_connections(count: int) -> int:
+    """Room for that many open connections, or for as many as the system's hard limit leaves: how many."""
     if sys.platform == "win32":
-        return  # no such limit there
+        return count  # no such limit there
     import resource
 
-    need = count + 128
+    need = count + SPARE
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < need:
-        if hard != resource.RLIM_INFINITY and hard < need:
-            raise Failure(
-                f"{count} connections at once are more than this process may open ({hard} files)",
-                hint=f"ulimit -n {need}, or fewer at once",
-                code=Exit.USAGE,
-                id="too_many_files",
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
+        soft = need if hard == resource.RLIM_INFINITY else min(need, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return count if soft == resource.RLIM_INFINITY else min(count, soft - SPARE)

@@ -53,12 +53,12 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 def measure(where: Target, wanted: Wanted, slots: Slots, tell: Tell) -> Probe:
     """Runs it all; ^C ends it with what there is. Raises Failure where not even one request was answered."""
-    load.allow_connections(max(*wanted.clients, MOST_CLIENTS if wanted.rate else 0))
+    most = _most(wanted)
     # The loop leaves the signals that it hears at their defaults; whoever called may be hearing them too.
     mine = _hears()
     before = {n: signal.getsignal(n) or signal.SIG_DFL for n in SIGNALS} if mine else {}
     try:
-        return asyncio.run(_measure(where, wanted, slots, tell))
+        return asyncio.run(_measure(where, wanted, slots, tell, most))
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -66,12 +66,28 @@ def measure(where: Target, wanted: Wanted, slots: Slots, tell: Tell) -> Probe:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
+def _most(wanted: Wanted) -> int:
+    """How many requests may be in flight. Raises Failure where that is fewer than are wanted at once."""
+    if wanted.rate:
+        return load.allow_connections(MOST_CLIENTS)
+    need = max(wanted.clients)
+    most = load.allow_connections(need)
+    if most < need:
+        raise Failure(
+            f"{need} connections at once are more than this process may open ({most})",
+            hint=f"ulimit -n {need + load.SPARE}, or fewer at once",
+            code=Exit.USAGE,
+            id="too_many_files",
+        )
+    return most
+
+
 def _hears() -> bool:
     """Whether signals can be heard by the loop: in the main thread, and not on Windows."""
     return threading.current_thread() is threading.main_thread() and sys.platform != "win32"
 
 
-async def _measure(where: Target, wanted: Wanted, slots: Slots, tell: Tell) -> Probe:
+async def _measure(where: Target, wanted: Wanted, slots: Slots, tell: Tell, most: int) -> Probe:
     halt = Halt()
     loop = asyncio.get_running_loop()
     mine = _hears()
@@ -89,7 +105,7 @@ async def _measure(where: Target, wanted: Wanted, slots: Slots, tell: Tell) -> P
             if not halt.event.is_set():
                 await run.burst("warm", clients)
         if wanted.rate and not halt.event.is_set():
-            await run.arrivals(wanted.rate)
+            await run.arrivals(wanted.rate, most)
     finally:
         limit.cancel()
         if mine:
@@ -238,7 +254,7 @@ class _Run:
             await session.closed(clients, rounds, self.bodies(), tell)
         self._keep(kind, session, clients, rounds)
 
-    async def arrivals(self, rate: float) -> None:
+    async def arrivals(self, rate: float, most: int) -> None:
         moments = prompts.arrivals(self.draw, rate, self.wanted.seconds, MOST_REQUESTS)
         session = Session(self.where, self.halt, self.wanted.client_timeout)
 
@@ -247,9 +263,9 @@ class _Run:
 
         tell()
         async with _watching(session, self.slots):
-            left_out = await session.open(moments, self.bodies(), MOST_CLIENTS, tell)
+            left_out = await session.open(moments, self.bodies(), most, tell)
         if left_out:
-            self.notes.append(f"{left_out} arrivals were left out: {MOST_CLIENTS} requests were in flight")
+            self.notes.append(f"{left_out} arrivals were left out: {most} requests were in flight")
         self._keep("arrivals", session, 0, 1, rate)
 
     def _keep(self, kind: Kind, session: Session, clients: int, rounds: int, rate: float | None = None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import resource
 import socket
 import ssl
 import subprocess
@@ -17,8 +18,9 @@ from hypothesis import strategies as st
 
 from ollamactl.core.measure import Sent
 from ollamactl.errors import Failure
-from ollamactl.host import load, wire
+from ollamactl.host import load, probing, wire
 from ollamactl.host.load import Halt, Session
+from ollamactl.host.probing import Wanted
 from ollamactl.host.wire import NotHttp, Parser
 
 LINES = [
@@ -289,3 +291,32 @@ def test_arrivals_do_not_wait_for_those_before() -> None:
     sent, left_out = asyncio.run(run())
     assert left_out == 1  # three hang on, the fourth is one too many
     assert [s.ended_by for s in sent] == ["timeout"] * 3
+
+
+@pytest.mark.parametrize(
+    ("limits", "wanted", "most", "becomes"),
+    [
+        ((1024, 1 << 20), 64, 64, None),
+        ((1024, 1 << 20), 4096, 4096, 4224),
+        ((1024, 4096), 4096, 3968, 4096),  # an old systemd's hard limit
+        ((4096, 4096), 4096, 3968, 4096),
+        ((256, resource.RLIM_INFINITY), 4096, 4096, 4224),
+    ],
+)
+def test_as_many_connections_as_may_be_open(
+    monkeypatch: pytest.MonkeyPatch, limits: tuple[int, int], wanted: int, most: int, becomes: int | None
+) -> None:
+    now = [limits]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: now[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, new: now.append(new))
+    assert load.allow_connections(wanted) == most
+    assert [new[0] for new in now[1:]] == ([] if becomes is None else [becomes])
+
+
+def test_more_at_once_than_may_be_open_is_usage_arrivals_are_fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(load, "allow_connections", lambda count: min(count, 100))
+    with pytest.raises(Failure) as failed:
+        probing._most(Wanted(model="m", clients=(8, 200)))
+    assert failed.value.id == "too_many_files"
+    assert probing._most(Wanted(model="m", clients=(8, 64))) == 64
+    assert probing._most(Wanted(model="m", rate=5.0)) == 100

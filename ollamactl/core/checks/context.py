@@ -259,7 +259,7 @@ def context_multiplied_by_parallel(
         said,
         evidence,
         f"sudo ollamactl plan --parallel 1,2,{slots}",
-        weight=70 if failed else 38 if spill else 6 if auto else 11,
+        weight=70 if failed else 38 if spill else 6 if auto else 13,
     )
 
 

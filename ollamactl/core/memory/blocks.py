@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ollamactl.core.memory import delta, encoder, gemma, hybrid, kda, latent, recurrent, rwkv
+from ollamactl.core.memory import delta, encoder, gemma, hybrid, kda, latent, lightning, recurrent, rwkv
 from ollamactl.core.memory.attention import attention
 from ollamactl.core.memory.feed_forward import dense, experts, mixed, router
 from ollamactl.core.memory.graph import Tensor
@@ -21,7 +21,8 @@ MIXERS = {
     "delta": delta.recurrent,
     "kda": kda.recurrent,
 }
-BLOCKS = {"both": hybrid.both, "single": hybrid.single, "rwkv": rwkv.block, "encoder": encoder.block}
+BLOCKS = {"both": hybrid.both, "single": hybrid.single, "rwkv": rwkv.block, "lightning": lightning.block,
+          "encoder": encoder.block}  # fmt: skip
 
 
 def decoded(b: Builder, inp: Tensor, layer: Layer, block: Block, last: bool) -> Tensor:

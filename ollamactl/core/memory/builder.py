@@ -63,7 +63,7 @@ class Builder:
         self.blockwise = blockwise.Blockwise(self) if blockwise.applies(hyper, graph) else None
         self.outputs = self.new_input(4 * self.out)
         self.states = self.new_input(4 * graph.slots)
-        self.state_numbers: dict[str, Tensor] = {}
+        self.named_inputs: dict[str, Tensor] = {}  # that blocks share and ask for by name
         self.first_value: Tensor | None = None  # of RWKV 7: every block mixes the first one's values in
 
     @property

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from ollamactl.core.memory import blockwise
+from ollamactl.core.memory import blockwise, lightning
 from ollamactl.core.memory.builder import Part, rotation_sides
 from ollamactl.core.memory.cache import Cells, pad
 from ollamactl.core.memory.decoder import exact
@@ -107,8 +107,6 @@ def _hole(hyper: Hyper, graph: Graph) -> float:
         case _:
             if hyper.latent:
                 return w.heads * int(hyper.keys.get("attention.value_length_mla", 0))
-            if row.recurrent == "kda":
-                return w.heads * int(hyper.keys.get("kda.head_dim", 0))
             return w.hv
 
 
@@ -183,19 +181,6 @@ def _latent(hyper: Hyper, graph: Graph, n: int, heads: int) -> float:
     return q if graph.flash else n * heads + q + v
 
 
-def _recurrent(hyper: Hyper, graph: Graph) -> float:
-    keys, tok, heads = hyper.keys, tokens(graph), hyper.heads
-    match hyper.family.recurrent:
-        case "kda":
-            size = int(keys.get("kda.head_dim", 0))
-            d = heads * size
-            return 7 * d + graph.slots / tok * (2 * d * size + 9 * d)
-        case "lightning":
-            return 3 * heads * tok / graph.slots + 8 * hyper.widths.hk
-        case _:
-            return 0
-
-
 def host_bytes(hyper: Hyper, graph: Graph, copies: int = 1, hosted: tuple[Layer, ...] = ()) -> int:
     """The host's part beside devices: the inputs again, and what the input layer computes.
 
@@ -216,14 +201,15 @@ def host_bytes(hyper: Hyper, graph: Graph, copies: int = 1, hosted: tuple[Layer,
 
 
 def _side_inputs(hyper: Hyper, graph: Graph) -> int:
-    """Bytes of inputs that few graphs have: rotations of quantized caches, and what chooses blocks of a cache."""
+    """Bytes of inputs that few graphs have: rotations of quantized caches, choices of blocks, decays."""
     mixed = bool(hyper.widths.swa and hyper.window)
     if hyper.family.attends_batch or not (quantized(graph.type_k) or quantized(graph.type_v)):
         size = 0
     else:
         sides = [side for swa in ((False, True) if mixed else (None,)) for side in rotation_sides(hyper, graph, swa)]
         size = sum(4 * side * side for side in sides)
-    return size + blockwise.input_bytes(hyper, graph, tokens(graph))
+    tok = tokens(graph)
+    return size + blockwise.input_bytes(hyper, graph, tok) + lightning.input_bytes(hyper, graph, tok)
 
 
 def _attended(hyper: Hyper, graph: Graph) -> int:
@@ -241,7 +227,7 @@ def peak(hyper: Hyper, graph: Graph) -> float:
     feed_forward = _feed_forward(hyper, graph)
     if graph.engine == NEWEST and hyper.family.per_layer_input and hyper.keys.get("altup.num_inputs"):
         feed_forward -= 2 * hyper.embedding  # the rows that its inputs are merged from leave room that is used again
-    return max(feed_forward, attention(hyper, graph), _recurrent(hyper, graph))
+    return max(feed_forward, attention(hyper, graph))
 
 
 def buffers(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> Buffers:

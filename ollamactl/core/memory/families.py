@@ -74,7 +74,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     # Engines before the newest compute the last block for all tokens, and choose rows before or after the last norm,
     # or before the last sum.
     late_rows: Literal["", "before", "after", "sum"] = ""
-    whole: Literal["", "both", "single", "rwkv", "encoder"] = ""  # blocks that are laid out in a way of their own
+    # Blocks that are laid out in a way of their own.
+    whole: Literal["", "both", "single", "rwkv", "lightning", "encoder"] = ""
     repeated_keys: bool = False  # delta net: keys are repeated where there are fewer of their heads
     rope_switch: bool = False  # rope.scaling.finetuned turns the rotation on and off
     residual_first: Literal["", "attention", "feed-forward", "both"] = ""  # sums whose first part is the residual
@@ -296,7 +297,7 @@ FAMILIES: dict[str, Family] = {
     "qwen35": Family(recurrent="delta", cache="interval", draft_apart=True, hole="half", late_rows="after"),
     "qwen35moe": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding", late_rows="after"),
     "minimax-01": Family(
-        built=False, recurrent="lightning", cache="interval", interval=8, draft_apart=True, experts_ff=True
+        recurrent="lightning", whole="lightning", cache="interval", interval=8, draft_apart=True, experts_ff=True
     ),
 }
 

@@ -51,10 +51,10 @@ def _numbers(b: Builder, which: str) -> Tensor:
     """Numbers of states. A device gets a copy of every part that is asked for, the host looks into one tensor."""
     if b.on_host:
         return b.view(b.states, which)
-    if which not in b.state_numbers:
+    if which not in b.named_inputs:
         count = {"extra": 0, "tail": b.graph.slots - 1}.get(which, b.graph.slots)
-        b.state_numbers[which] = b.new_input(4 * count)
-    return b.state_numbers[which]
+        b.named_inputs[which] = b.new_input(4 * count)
+    return b.named_inputs[which]
 
 
 def _move(b: Builder, tensor: Tensor) -> None:

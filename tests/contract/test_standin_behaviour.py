@@ -31,7 +31,7 @@ Serve = Any
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("standin")
-    install(folder, ["fake-embed", "tiny-lfm2", "tiny-gemma3"])
+    install(folder)
     models.register(folder / MODELS, "short", models.gemma3(cache_folder()), {"num_ctx": 1024})
     return folder
 

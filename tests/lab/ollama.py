@@ -18,6 +18,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 OLLAMACTL = [str(Path(sys.executable).parent / "ollamactl")]
 MODELS = "/usr/share/ollama/.ollama/models"
 CHAT, EMBED, FORCED = "gemma3:270m", "fake-embed:latest", "tiny-lfm2:latest"
+TINY = "tiny-gemma3:latest"  # for what takes a load, and no answer worth reading
 
 
 def stage() -> tuple[Path, set[Path]]:

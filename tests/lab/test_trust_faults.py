@@ -11,7 +11,7 @@ import pytest
 
 from tests.lab import ollama
 from tests.lab.machine import Machine
-from tests.lab.ollama import CHAT, FORCED, ctl, ctl_json
+from tests.lab.ollama import CHAT, FORCED, TINY, ctl, ctl_json
 from tests.lab.service import DROPINS, OURS, dropin, environ, ids, invocation
 from tests.lab.trust.host import (
     FOREIGN,
@@ -229,7 +229,7 @@ def test_a_journal_that_is_disturbed(lab: Machine, disturb: str) -> None:
     thread = threading.Thread(target=sh, args=(lab, disturb, False))
     thread.start()
     try:
-        done = ctl_json(lab, "apply", "--parallel", "2", "--model", CHAT)
+        done = ctl_json(lab, "apply", "--parallel", "2", "--model", TINY)
     finally:
         thread.join()
     assert done["exit_code"] == 0, json.dumps(done["errors"] or done["data"])
@@ -244,7 +244,7 @@ def test_no_journal_at_all(lab: Machine) -> None:
     sh(lab, f"systemctl stop {JOURNALD}")
     try:
         assert sh(lab, "systemctl is-active systemd-journald", check=False).strip() == "inactive"
-        done = ctl_json(lab, "apply", "--parallel", "2", "--model", CHAT)
+        done = ctl_json(lab, "apply", "--parallel", "2", "--model", TINY)
     finally:
         sh(lab, f"systemctl start {JOURNALD}")
     assert done["exit_code"] == 0, json.dumps(done["errors"] or done["data"])
@@ -284,7 +284,7 @@ def test_a_server_that_dies_while_a_model_loads(lab: Machine) -> None:
     done = ctl_json(lab, "apply", "--set", "STANDIN_DIE_AFTER=20", *SLOW)
     assert done["exit_code"] == 3, json.dumps(done["errors"] or done["data"])
     said = done["errors"][0]["text"]
-    assert "died after it had answered" in said and "status=2" in said and CHAT in said, said
+    assert "died after it had answered" in said and "status=2" in said and TINY in said, said
     before.holds()
 
 
@@ -339,9 +339,9 @@ def test_the_port_is_taken_during_the_restart(lab: Machine) -> None:
 
 
 def test_a_model_that_is_deleted_meanwhile(lab: Machine) -> None:
-    ollama.api(lab, "/api/generate", {"model": CHAT})
+    ollama.api(lab, "/api/generate", {"model": TINY})
     before = Before(lab)
-    name = f"{ollama.MODELS}/manifests/registry.ollama.ai/library/gemma3/270m"
+    name = f"{ollama.MODELS}/manifests/registry.ollama.ai/library/tiny-gemma3/latest"
     try:
         away = f"mv {name} /root/manifest"
         done = between_write_and_reload(lab, lambda: sh(lab, away) and None, "apply", "--parallel", "2")
@@ -439,17 +439,17 @@ def test_models_come_back_as_they_were_and_a_proof_pins_nothing(lab: Machine) ->
     dropin(lab, "10-keep.conf", "Environment=OLLAMA_KEEP_ALIVE=-1")
     sh(lab, "systemctl restart ollama")
     ollama.wait_answer(lab)
-    ollama.api(lab, "/api/generate", {"model": CHAT, "keep_alive": "40m", "options": {"num_ctx": 2048}})
+    ollama.api(lab, "/api/generate", {"model": TINY, "keep_alive": "40m", "options": {"num_ctx": 2048}})
     ollama.api(lab, "/api/embed", {"model": ollama.EMBED, "input": "x", "keep_alive": -1})
     done = ctl_json(lab, "apply", "--parallel", "2")
     assert done["exit_code"] == 0, json.dumps(done["errors"] or done["data"])
     rows = {m["name"]: m for m in ollama.api(lab, "/api/ps")["models"]}
-    assert sorted(rows) == sorted([CHAT, ollama.EMBED])
-    assert rows[CHAT]["context_length"] == 2048
-    assert 30 < minutes(lab, rows[CHAT]["expires_at"]) <= 40 and minutes(lab, rows[ollama.EMBED]["expires_at"]) > 1e6
+    assert sorted(rows) == sorted([TINY, ollama.EMBED])
+    assert rows[TINY]["context_length"] == 2048
+    assert 30 < minutes(lab, rows[TINY]["expires_at"]) <= 40 and minutes(lab, rows[ollama.EMBED]["expires_at"]) > 1e6
     sh(lab, "systemctl restart ollama")
     ollama.wait_answer(lab)
-    assert ctl_json(lab, "apply", "--parallel", "2", "--model", CHAT)["exit_code"] == 0
+    assert ctl_json(lab, "apply", "--parallel", "2", "--model", TINY)["exit_code"] == 0
     [row] = ollama.api(lab, "/api/ps")["models"]
     assert 0 < minutes(lab, row["expires_at"]) <= 5
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.lab import ollama
 from tests.lab.machine import Machine
-from tests.lab.ollama import CHAT, ctl, ctl_json
+from tests.lab.ollama import TINY, ctl, ctl_json
 from tests.lab.service import OURS, environ, etc
 from tests.lab.trust.host import SLOW, Before, ended, exists, loading, loads, started, until
 
@@ -47,14 +47,14 @@ def test_a_second_one_does_not_stop_the_undo(lab: Machine) -> None:
 
 def test_one_that_is_ignored_from_the_start_stays_so(lab: Machine) -> None:
     """nohup: a terminal that goes away does not undo."""
-    process = started(lab, "apply", "--parallel", "2", "--model", CHAT, before=["nohup"])
+    process = started(lab, "apply", "--parallel", "2", "--model", TINY, before=["nohup"])
     until(lambda: exists(lab, OURS))
     process.send_signal(signal.SIGHUP)
     assert ended(process)["exit_code"] == 0
 
 
 def test_an_output_that_is_closed_does_not_stop_it(lab: Machine) -> None:
-    command = f"{ollama.OLLAMACTL[0]} apply --parallel 2 --model {CHAT} | head -1; exit ${{PIPESTATUS[0]}}"
+    command = f"{ollama.OLLAMACTL[0]} apply --parallel 2 --model {TINY} | head -1; exit ${{PIPESTATUS[0]}}"
     done = lab.run(["bash", "-c", command], check=False)
     assert done.returncode == 0 and "Traceback" not in done.stderr, done.stderr
     assert environ(lab)["OLLAMA_NUM_PARALLEL"] == "2"

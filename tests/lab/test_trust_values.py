@@ -140,10 +140,10 @@ def test_forged_lines_are_not_believed(host: Machine) -> None:
     host.write("/etc/systemd/system/ollama.service.d/10-pre.conf", pre)
     host.run(["systemctl", "daemon-reload"])
     host.run(["systemd-run", "-q", "--wait", "--unit=ollama-evil", "-p", "SyslogIdentifier=ollama", "echo", FORGED])
-    assert ctl_json(host, "apply", "--parallel", "2", "--model", ollama.CHAT)["exit_code"] == 0
+    assert ctl_json(host, "apply", "--parallel", "2", "--model", ollama.TINY)["exit_code"] == 0
     start = 'msg="starting llama-server" cmd="/x/llama-server -c 999 -np 9"'
     for text in (FORGED, f"x\n{FORGED}\n{start}\n", start):
-        ollama.api(host, "/api/generate", {"model": ollama.CHAT, "prompt": text, "options": {"num_predict": 1}})
+        ollama.api(host, "/api/generate", {"model": ollama.TINY, "prompt": text, "options": {"num_predict": 1}})
         host.run(["curl", "-s", f"http://127.0.0.1:11434/api/{quote(text)}"])
     host.run(["systemd-cat", "-t", "ollama", "echo", FORGED])
     host.run(["logger", "-t", "ollama", FORGED])

@@ -24,6 +24,7 @@ from . import models
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[2]
+EXTRA = ("fake-embed", "tiny-lfm2", "tiny-gemma3")  # beside the real model
 MODELS = "usr/share/ollama/.ollama/models"
 UNIT = """\
 # Written by the lab of ollamactl: same meaning as the unit that Ollama's installer writes
@@ -91,7 +92,7 @@ def launcher(cache: Path) -> Path:
     return target
 
 
-def install(root: Path, extra_models: Iterable[str] = ("fake-embed", "tiny-lfm2")) -> Installed:
+def install(root: Path, extra_models: Iterable[str] = EXTRA) -> Installed:
     """Everything under `root`; may be called again over an older one. Loads nothing and starts nothing."""
     root, cache = root.resolve(), cache_folder()
     if root == Path("/"):

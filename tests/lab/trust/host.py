@@ -18,7 +18,7 @@ FOREIGN = ("--override", "foreign_variable")  # for the stand-in's switches, whi
 
 LEARNT = ("loads.jsonl", "measured.jsonl", "vocabularies.json")  # of earlier changes, for later plans
 
-SLOW = ("--set", f"STANDIN_LOAD_GATE={GATE}", *FOREIGN, "--model", ollama.CHAT)
+SLOW = ("--set", f"STANDIN_LOAD_GATE={GATE}", *FOREIGN, "--model", ollama.TINY)
 
 
 def clean(machine: Machine, edit: Callable[[Machine], object] = lambda machine: None) -> None:

@@ -72,7 +72,7 @@ def test_a_port_on_every_interface_is_open_and_one_that_is_not_published_is_aske
         until = time.monotonic() + 20
         while (facts := ollama.ctl_json(host, "facts")["data"]).get("version") is None or not facts.get("installed"):
             assert time.monotonic() < until, facts["missing"]
-        assert len(facts["installed"]) == 3
+        assert len(facts["installed"]) == 4
     finally:
         run(host, "docker", "rm", "-f", "closed")
     container(host, "-p", "11434:11434")

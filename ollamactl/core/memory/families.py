@@ -173,7 +173,7 @@ FAMILIES: dict[str, Family] = {
         ("wavtokenizer-dec",),
         Family(built=False, cache="none", pooled=True, loads_output=False),
     ),
-    "llama-embed": Family(unread=True, pooled=True, loads_output=False),
+    "llama-embed": Family(unread=True, pooled=True),
     "eurobert": Family(cache="none", pooled=True, loads_output=False),
     **dict.fromkeys(("dream", "llada", "llada-moe", "rnd1"), Family(cache="none")),
     "bert": msgspec.structs.replace(_ENCODER, gate=False, positions=True, rope=False),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from memory_data import hyper, stored_tensors
 
-from ollamactl.core.memory import compute
+from ollamactl.core.memory import compute, placement
 from ollamactl.core.memory.fit import MARGIN, alternatives, fit, margin, split
 from ollamactl.core.memory.model import Hyper
 from ollamactl.core.memory.predict import HOST, Device, Request, predict, refusal
@@ -276,3 +276,32 @@ def test_experts_go_to_the_host_first() -> None:
     assert found.verdict == "spills"
     assert HOST not in found.layout.layers
     assert found.layout.lent == {1}  # the block behind; the one in front is whole
+
+
+def test_layers_fill_devices_from_the_last_to_the_first() -> None:
+    model = qwen3_8b()
+
+    def used(slices: placement.Slices) -> list[int]:
+        return [10 * one.layers for one in slices]
+
+    slices = placement.place(model, used, [100, 205], experts_apart=False)
+    assert [one.layers for one in slices] == [10, 20]
+    assert placement.layout(model, slices).layers == (HOST,) * 7 + (0,) * 10 + (1,) * 20
+
+
+def test_all_layers_are_tried_before_fewer() -> None:
+    """A device that borrows nothing from the host may hold all layers where it could not hold one less."""
+    model = qwen3_8b()
+
+    def used(slices: placement.Slices) -> list[int]:
+        return [10 * slices[0].layers + (50 if slices[0].layers < 37 else 0)]
+
+    assert placement.layout(model, placement.place(model, used, [380], experts_apart=False)).whole
+    assert placement.layout(model, placement.place(model, used, [360], experts_apart=False)).spilled == 6
+
+
+def test_a_device_without_room_for_anything_gets_nothing() -> None:
+    def used(slices: placement.Slices) -> list[int]:
+        return [10 * one.layers + 50 for one in slices]
+
+    assert placement.place(qwen3_8b(), used, [40, 60], experts_apart=False)[0].layers == 0

@@ -11,7 +11,7 @@ import pytest
 
 from ollamactl.cli.facts import gather_all
 from ollamactl.core.checks import CHECKS, Report, run
-from ollamactl.core.facts import Connections, Facts, Told, ToldVariable
+from ollamactl.core.facts import Connections, Facts, Install, Told, ToldVariable
 from ollamactl.core.feeds import FEEDS, Collector
 from ollamactl.core.source import Missing, Reading, Source
 from ollamactl.core.verify import judge
@@ -241,3 +241,14 @@ def test_a_runner_that_loads_is_not_one_that_hangs(status: int | None, told: boo
     facts = msgspec.structs.replace(facts, connections=Connections(port=11434, established=1, awaiting_reply=1))
     assert [r.loading for r in facts.runners or ()] == [not hangs]
     assert ("runner_hung_parent_healthy" in [f.check for f in run(facts).findings]) is hangs
+
+
+def test_several_servers_by_hand_are_named_by_their_pids() -> None:
+    two = tuple(Install(way="hand", name="/usr/local/bin/ollama serve", pid=pid, running=True) for pid in (71, 72))
+    collector = Collector(Recorded("01-defaults"))
+    collector.take(installs=two)
+    assert collector.get("install") is None
+    assert collector.missing["install"].detail == "several run Ollama: hand:71, hand:72"
+    named = Collector(Recorded("01-defaults"), "hand:72")
+    named.take(installs=two)
+    assert named.get("install") == two[1]

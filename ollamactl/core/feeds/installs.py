@@ -136,7 +136,7 @@ def install(c: Collector) -> Install:
     """The one that is meant: `--unit` names it, or it is the only one. A unit of systemd comes before others."""
     found: tuple[Install, ...] = c.need("installs")
     if c.unit:
-        mine = [i for i in found if c.unit in (i.key, i.name, i.name.removesuffix(".service"))]
+        mine = [i for i in found if c.unit in (i.key, i.name, i.name.removesuffix(".service"), _named(i))]
         if not mine:
             raise Unknown(Missing("absent", f"nothing runs Ollama here as {c.unit}"))
         return mine[0]
@@ -146,8 +146,13 @@ def install(c: Collector) -> Install:
         if len(some) == 1:
             return some[0]
         if some:
-            raise Unknown(Missing("unasked", "several run Ollama: " + ", ".join(i.key for i in some), "--unit NAME"))
+            raise Unknown(Missing("unasked", "several run Ollama: " + ", ".join(map(_named, some)), "--unit NAME"))
     raise Unknown(Missing("absent", "nothing runs Ollama on this host"))
+
+
+def _named(one: Install) -> str:
+    """What tells it from the others: servers started by hand have no name but their pid."""
+    return f"hand:{one.pid}" if one.way == "hand" and one.pid else one.key
 
 
 def apart(c: Collector) -> Install:

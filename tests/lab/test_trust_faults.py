@@ -419,8 +419,7 @@ def test_the_lock_names_its_holder_to_everyone_who_waits(lab: Machine) -> None:
 def test_a_request_in_flight_is_drained_or_cut(lab: Machine) -> None:
     ollama.api(lab, "/api/generate", {"model": CHAT})
     body = {"model": CHAT, "prompt": "tell", "options": {"num_predict": 4000, "num_ctx": 4096}}
-    stream = threading.Thread(target=ollama.api, args=(lab, "/api/generate", body))
-    stream.start()
+    stream = lab.popen(["curl", "-s", "http://127.0.0.1:11434/api/generate", "-d", json.dumps(body)])
     until(lambda: bool(ctl_json(lab, "verify")["data"]["running"]))
     before, was = Before(lab), invocation(lab)
     done = ctl_json(lab, "apply", "--parallel", "2", "--drain", "0.5")
@@ -431,8 +430,8 @@ def test_a_request_in_flight_is_drained_or_cut(lab: Machine) -> None:
     assert ctl_json(lab, "apply", "--parallel", "2", "--cut")["exit_code"] == 2
     done = ctl_json(lab, "apply", "--parallel", "2", "--drain", "0.5", "--cut")
     assert done["exit_code"] == 0, json.dumps(done["errors"] or done["data"])
-    stream.join(60)
-    assert not stream.is_alive()  # it was cut
+    cut, _ = stream.communicate(timeout=60)
+    assert stream.returncode != 0 and '"done":true' not in cut
 
 
 def test_models_come_back_as_they_were_and_a_proof_pins_nothing(lab: Machine) -> None:

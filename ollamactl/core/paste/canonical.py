@@ -46,7 +46,7 @@ _COMMAND = re.compile(
     r"(?:^|[\s\"'`])(?P<cmd>(?:\S*/)?(?:ollama_llama_server|llama-server|ollama)(?:\.exe)?(?: runner)? [^\n]*?--?(?:model|m|ctx-size|c) ?[^\n]*)"
 )
 _STARTING = re.compile(
-    r"starting (?:llama server|runner|llama-server)\b\W*(?:cmd=)?\W*(?P<cmd>[^\n]*--?(?:ctx-size|parallel|c|np)\b[^\n]*)"
+    r"starting (?:llama server|runner|llama-server)\b[^\w-]*(?:cmd=)?[^\w/-]*(?P<cmd>[^\n]*--?(?:ctx-size|parallel|c|np)\b[^\n]*)"
 )
 _SLOTTED = re.compile(r"--?(?:ctx-size|c|parallel|np)[ =]\d")
 _MESSAGES: tuple[tuple[str, str], ...] = tuple(

@@ -360,3 +360,14 @@ def test_what_lies_between_the_ends_of_a_long_journal_is_seen(lab: Machine) -> N
 def test_without_root_it_says_what_it_could_not_see(lab: Machine) -> None:
     done = lab.run(["runuser", "-u", "nobody", "--", *OLLAMACTL, "doctor"], check=False)
     assert done.returncode == 0 and "sudo shows" in done.stdout and "could not look" in done.stdout
+
+
+def test_a_unit_that_starts_the_server_by_a_script_is_well(lab: Machine) -> None:
+    lab.write("/usr/local/bin/run-ollama", "#!/bin/sh\n/usr/local/bin/ollama serve\n")
+    sh(lab, "chmod +x /usr/local/bin/run-ollama")
+    service(lab, "ExecStart=", "ExecStart=/usr/local/bin/run-ollama", "Environment=OLLAMA_NUM_PARALLEL=2")
+    ollama.wait_answer(lab)
+    ask(lab)
+    assert report(lab)["judged"]["unit"] == "ollama.service" and loud(lab) == []
+    (row, *_) = ctl_json(lab, "verify")["data"]["rows"]
+    assert (row["layers"]["process"], row["layers"]["server"], row["layers"]["runner"]) == ("2", "2", "-np 2")

@@ -190,7 +190,7 @@ RULES: tuple[Rule, ...] = (
     # service and files
     Rule("unit_inactive", (r"\binactive \(dead\)|\bnot started (?:at|after) boot\b|\binactive after boot\b",)),
     Rule("models_gone", (r"\b(?:models?|ollama (?:list|ls))\b", r"\b(?:gone|vanish\w*|missing|lacks?|disappear\w*|not listed|empty|no models|shows? (?:nothing|none)|lost)\b"), (r"\bworkflow\b", r"\bprocess\w*", r"\bB is run\b", r"\bLoRA\b", r"\bCellar\b", SETTING)),
-    Rule("models_gone", (r"\bmodels\b", r"\bboth (?:hold|have|contain)\w*\b|\b(?:shows?|lists?|sees?) other models\b"), (r"\bvariables?\b|\bunit\b",)),
+    Rule("models_gone", (r"\bmodels\b", r"\bboth (?:hold|have|contain)\w*\b")),
     Rule("models_gone", (r"\bmodels\b", r"\bunder\b[^.]{0,40}\band under\b|\bin two (?:folders|places|directories)\b|\bother user'?s? (?:home|folder)\b")),
     Rule("protect_home", (r"\bProtectHome\b",)),
     Rule("models_under_home", (r"(?:^|[\s=\"'])/home/\S+", r"\bmodels?\b|\bOLLAMA_MODELS\b|\bowned by ollama\b")),

@@ -35,7 +35,7 @@ def value_of(start: Start | None, given: tuple[Given, ...], name: str) -> str:
     return value or next((g.value for g in given if g.name == name), "")
 
 
-@check(weight=12)
+@check(weight=8)
 def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """No GPU was found: models run on the CPU.
 
@@ -75,7 +75,7 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
         )
     elif start is not None and not start.computes and not used(signs, start) and (load := _in_memory(start)):
         said = "a model was loaded into host memory as a whole; the excerpt does not say why"
-        yield Finding("info", said, (load.text,), "nvidia-smi || rocminfo || vulkaninfo --summary")
+        yield Finding("info", said, (load.text,), "nvidia-smi || rocminfo || vulkaninfo --summary", weight=12)
 
 
 def _in_memory(start: Start) -> Load | None:

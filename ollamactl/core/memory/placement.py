@@ -141,17 +141,20 @@ def _converted(used: Used, base: _Trial, device: int, count: int) -> _Trial:
         if slices[start].partial:
             break
         start += 1
-    return _tried(used, tuple(slices), start)
+    return _tried(used, tuple(slices), min(start, len(slices) - 1))
 
 
 def _one_more(used: Used, targets: list[int], found: _Trial, device: int) -> _Trial:
     """A part of one more layer, whose rest lies on the next device or, behind the last, on the host."""
     last, start = len(targets) - 1, found.start
-    if start > last or found.slices[start].layers <= (0 if device < last else 1) or not found.slices[start].partial:
+    if start > last or found.slices[start].layers <= (0 if device < last else 1):
         return found
     giving = found.slices[start]
-    slices = _with(found.slices, start, giving._replace(layers=giving.layers - 1, partial=giving.partial - 1))
-    start += slices[start].partial == 0
+    if not giving.partial and start == device:
+        return found
+    # Where none is left in part, the engine hands over a whole one all the same, be it the output.
+    slices = _with(found.slices, start, giving._replace(layers=giving.layers - 1, partial=max(giving.partial - 1, 0)))
+    start += giving.partial == 1
     grown = slices[device]._replace(layers=slices[device].layers + 1, partial=slices[device].partial + 1)
 
     def trial(fraction: Fraction) -> _Trial | None:

@@ -192,12 +192,13 @@ class _Run:
     def plan_now(self) -> Plan:
         collector = Collector(self.host, self.unit)
         collector.begin("units", "service", "manager_environment", "gpus")
-        if self.request.set:
-            _meanwhile()
         chosen_unit(collector)
         need(collector, *planning.NEEDS)
         unasked = {"connections"} if self.request.models else {"connections", "installed"}
-        wanted = (f for f in (*planning.NEEDS, *planning.NICE) if f not in unasked)
+        wanted = tuple(f for f in (*planning.NEEDS, *planning.NICE) if f not in unasked)
+        collector.begin(*wanted)
+        if any(collector.get("effective").value(name) != value for name, value in self.request.set.items()):
+            _meanwhile()
         self.screen.facts = self.facts = collector.facts(wanted, taken=time.time())
         elsewhere.of_unit(self.request, self.facts, collector)
         ours = platforms.of(self.host, self.unit).ours(collector, self.facts)

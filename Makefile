@@ -44,7 +44,7 @@ demo: setup
 	$(BIN)/python -m tests.lab.demo
 
 check: lint
-	$(BIN)/pytest $(BESIDE) $(LIGHT) -m "not lab and not engine and not fuzz"
+	$(BIN)/pytest $(BESIDE) $(LIGHT) -m "not lab and not engine and not long"
 
 test: export OLLAMACTL_LAB = $(if $(filter 0,$(ROOT)),required,)
 test: lint

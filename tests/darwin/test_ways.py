@@ -16,6 +16,7 @@ import pytest
 
 from tests.darwin.world import FORMULA, LABEL, World
 
+pytestmark = pytest.mark.long
 OURS = f"ollamactl.{LABEL}"
 
 

@@ -188,7 +188,7 @@ def _mutated(line: str, chance: random.Random) -> str:
     return line.replace('"', "")
 
 
-@pytest.mark.fuzz
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_200_000_mutated_lines_crash_no_check_and_take_bounded_time() -> None:
     chance = random.Random(5)

@@ -48,7 +48,7 @@ def big_vocabulary(size: int) -> bytes:
 TOYS = [n for n in sorted(models.stored()) if not n.startswith(("real-", "held-", "wide-"))]
 
 
-@pytest.mark.parametrize("name", [*TOYS[::10], "held-qwen2.5-14b"])
+@pytest.mark.parametrize("name", [*TOYS[::10], pytest.param("held-qwen2.5-14b", marks=pytest.mark.long)])
 def test_same_as_the_gguf_package(name: str, tmp_path: Path) -> None:
     """With a vocabulary of a thousand: the package takes ten seconds for a real one, so only the last has its own."""
     gguf = pytest.importorskip("gguf")

@@ -42,6 +42,7 @@ def test_all_loads_are_there() -> None:
     assert len({r["meta"]["general.architecture"] for r in PLAIN}) >= 50
 
 
+@pytest.mark.long
 def test_caches_states_and_outputs_are_exact() -> None:
     """Every cache, state and output buffer that a real engine printed, to the printed hundredth of a MiB."""
     for row in PLAIN:

@@ -81,3 +81,19 @@ def test_the_same_lines_of_another_unit_do_not_count(check: str) -> None:
 
 def test_the_table_names_checks_that_exist() -> None:
     assert set(FIRES) | set(MISSES) | set(texts()) <= set(CHECKS)
+
+
+def test_an_exposed_api_gets_its_remedies_from_the_safest_on() -> None:
+    """Loopback first, then a tunnel or a private network, then our front; and so where it is explained."""
+    for text in texts()["api_exposed_without_auth"]:
+        found = judged("api_exposed_without_auth", text)
+        assert found
+        remedy = found[0].remedy or ""
+        if "front nginx" not in remedy:  # a port that docker publishes has a line of its own
+            assert "127.0.0.1" in remedy, remedy
+            continue
+        at = [remedy.index(word) for word in ("127.0.0.1", "ssh -L", "private network", "front nginx")]
+        assert at == sorted(at), remedy
+    explained = CHECKS["api_exposed_without_auth"].part("Do")
+    at = [explained.index(word) for word in ("127.0.0.1", "ssh tunnel", "private network", "front nginx")]
+    assert at == sorted(at)

@@ -101,8 +101,10 @@ class Footprint:
 
 BUSY = "mount -t tmpfs more /srv && (sleep 1000 >/dev/null 2>&1 &) && systemd-run --quiet sleep 1000"
 
+# A shell that starts the tests behind itself has SIGINT ignored, which children inherit.
 OWNER = f"""
-import sys, time
+import signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from {PACKAGE} import Machine
 machine = Machine(sys.argv[1])
 machine.boot()

@@ -116,8 +116,9 @@ def _while(load: Load, after: Load | None) -> Callable[[LogEvent], bool]:
 
     def during(event: LogEvent) -> bool:
         if load.outcome == "loaded":
-            timed = began is not None and took is not None and event.at is not None
-            return timed and began <= event.at <= began + took  # type: ignore[operator]
+            if began is None or took is None or event.at is None:
+                return False
+            return began <= event.at <= began + took
         return first < (event.line or 0) < last
 
     return during

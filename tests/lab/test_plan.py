@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from tests.lab import ollama
 from tests.lab.machine import Machine
 from tests.lab.ollama import CHAT, EMBED, FORCED, api, ctl, ctl_json
+from tests.lab.trust.host import clean
 
 pytestmark = pytest.mark.lab
 
@@ -19,23 +19,12 @@ LOADS = "/var/lib/ollamactl/loads.jsonl"
 HUGE = ("--parallel", "256", "--context-length", "32768")  # more cache than the lab's limit
 
 
-@pytest.fixture(scope="module")
-def host() -> Iterator[Machine]:
-    with Machine() as machine:
-        ollama.setup(machine)
-        yield machine
-
-
 @pytest.fixture
-def lab(host: Machine) -> Iterator[Machine]:
+def lab(serving: Machine) -> Machine:
     """The host with nothing set, and 2 GiB for the service, so that a host of any size refuses the same."""
-    host.run(["bash", "-c", f"rm -rf {DROPINS} /etc/ollamactl /var/lib/ollamactl"])
-    host.write(f"{DROPINS}/10-limit.conf", "[Service]\nMemoryMax=2G\n")
-    host.run(["systemctl", "daemon-reload"])
-    host.run(["systemctl", "reset-failed", "ollama"], check=False)
-    host.run(["systemctl", "restart", "ollama"])
-    ollama.wait_answer(host)
-    yield host
+    limit = "[Service]\nMemoryMax=2G\n"
+    clean(serving, lambda machine: machine.write(f"{DROPINS}/10-limit.conf", limit))
+    return serving
 
 
 def invocation(machine: Machine) -> str:

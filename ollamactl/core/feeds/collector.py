@@ -40,8 +40,10 @@ class Collector:
         self.missing: dict[str, Missing] = {}
         self._kept: dict[str, Reading] = {}
         self._begun: dict[str, Callable[[], Reading]] = {}
+        self._asked: set[str] = set()  # keys of readings that were made or begun: none is begun twice
 
     def read(self, source: Source) -> Reading:
+        self._asked.add(source.key)
         begun = self._begun.pop(source.key, None)
         return begun() if begun is not None else self.host.read(source)
 
@@ -56,8 +58,9 @@ class Collector:
         begin = getattr(self.host, "begin", None)
         if begin is not None and not self._mac():
             wanted = [f for f in fields if f in AHEAD and f not in self.known and f not in self.missing]
-            sources = {s.key: s for f in wanted for s in AHEAD[f](self) if s.key not in self._kept}
-            self._begun |= {key: begin(s) for key, s in sources.items() if key not in self._begun}
+            sources = {s.key: s for f in wanted for s in AHEAD[f](self) if s.key not in self._asked}
+            self._begun |= {key: begin(s) for key, s in sources.items()}
+            self._asked |= sources.keys()
 
     def body(self, source: Source) -> bytes:
         """The body of a reading; raises Unknown with the reason why there is none."""

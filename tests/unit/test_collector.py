@@ -36,6 +36,7 @@ def test_nothing_that_begins_ahead_is_read_twice(fields: tuple[str, ...]) -> Non
     collector = Collector(host)
     facts = collector.facts(("service", *fields))
     assert facts.service is not None and facts.start is not None, facts.missing
-    ahead = [key for key in host.reads if key.startswith(("command:journalctl", "command:systemctl", "native:servers"))]
+    kinds = ("command:journalctl", "command:systemctl", "native:servers")
+    ahead = [key for key in host.reads if key.startswith(kinds)]
     assert len(ahead) >= 3
     assert {key: host.reads[key] for key in ahead if host.reads[key] > 1} == {}

@@ -1,10 +1,10 @@
-"""Requests in flight and waiting, from the runners' slots and the server's connections."""
+"""Requests in flight and waiting: from the runners' slots and the server's connections, or from the access log."""
 
 from __future__ import annotations
 
 import msgspec
 
-from ollamactl.core.facts import Facts
+from ollamactl.core.facts import Facts, Start
 
 
 class InFlight(msgspec.Struct, frozen=True):
@@ -44,3 +44,22 @@ def in_flight(facts: Facts) -> InFlight:
         return InFlight(None, seen.awaiting_reply + seen.replying, 0, seen.oldest_wait)
     silent_busy = max(0, busy - seen.replying)
     return InFlight(total, busy, max(0, seen.awaiting_reply - silent_busy), seen.oldest_wait)
+
+
+def is_work(path: str) -> bool:
+    """Whether requests for this path make a model work, and so need a slot."""
+    return any(word in path for word in ("/generate", "/chat", "/embed", "/completions", "/messages", "/responses"))
+
+
+def waited(start: Start) -> int:
+    """The largest number of requests in flight at one moment, of those that ended, less the slots."""
+    spans = sorted(
+        (r.at - r.seconds, r.at) for r in start.recent if r.at is not None and r.status == 200 and r.seconds > 0.2
+    )
+    most = 0
+    ends: list[float] = []
+    for begin, end in spans:
+        ends = [e for e in ends if e > begin + 0.05] + [end]
+        most = max(most, len(ends))
+    slots = (start.config or {}).get("OLLAMA_NUM_PARALLEL", "1")
+    return max(0, most - (int(slots) if slots.isdigit() and slots != "0" else 1))

@@ -1,0 +1,276 @@
+"""The folders that the server needs: without access, missing, read-only, out of its sandbox."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ollamactl.core.checks.base import Finding, assignments, check
+from ollamactl.core.facts import Effective, Facts, LogEvent, Service
+from ollamactl.core.needs import NO_SIGNS, Given, Signs
+
+LOOP = ("service_restart_loop", "service_home_missing_key")
+
+
+def _denied(signs: Signs) -> list[LogEvent]:
+    return signs.of("folder_denied")
+
+
+def _models(effective: Effective | None, given: tuple[Given, ...]) -> str:
+    value = effective.value("OLLAMA_MODELS") if effective else ""
+    value = value or next((g.value for g in given if g.name == "OLLAMA_MODELS"), "")
+    return value or ""
+
+
+def _sandboxed(facts: Facts, signs: Signs) -> str:
+    """The line that hides /home from the service, or nothing."""
+    service = facts.service
+    lines = list(assignments(facts.unit_files or (), "ProtectHome"))
+    if lines:  # the last one counts
+        file, one = lines[-1]
+        hides = one.value.lower() in ("yes", "true", "1", "on", "tmpfs")
+        return f"{file.path}:{one.line}: ProtectHome={one.value}" if hides else ""
+    if service is not None and service.protect_home in ("yes", "true", "tmpfs"):
+        return f"systemctl show: ProtectHome={service.protect_home}"
+    if signs.has("protect_home"):
+        return signs.lines("protect_home")[0]
+    return ""
+
+
+@check(
+    weight=92,
+    explains=(
+        "models_dir_no_access",
+        "models_dir_missing",
+        "service_home_missing",
+        "service_home_read_only",
+        "service_restart_loop",
+    ),
+)
+def protecthome_blocks_models_dir(
+    facts: Facts, signs: Signs = NO_SIGNS, effective: Effective | None = None, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
+    """The unit's ProtectHome= hides the models folder.
+
+    Why: some distributions' units hide /home, /root and /run/user from the service; no chmod can help.
+    Seen: ProtectHome= of the unit, and a models folder below /home.
+    Do: ProtectHome=no in a drop-in, or models elsewhere.
+    """
+    hidden = _sandboxed(facts, signs)
+    folder = _models(effective, given)
+    events = [e for e in _denied(signs) if e.fields.get("path", "").startswith(("/home", "/root"))]
+    events += [e for e in (signs.of("folder_read_only")) if e.fields.get("path", "").startswith("/home")]
+    below = folder.startswith(("/home/", "/root/"))
+    distribution = facts.service is not None and facts.service.fragment_path.startswith("/usr/lib/systemd") and below
+    failing = facts.service is not None and facts.service.active_state in ("failed", "activating")
+    told = signs.has("models_under_home") and signs.has("distribution_unit") and signs.has("unit:main_exited")
+    if (hidden and (below or events)) or (distribution and failing and not events) or told:
+        yield Finding(
+            "error",
+            "the unit's ProtectHome= hides the models folder below /home from the service",
+            (
+                hidden,
+                f"OLLAMA_MODELS={folder}" if folder else "",
+                *signs.quotes(events),
+                *signs.lines("models_under_home", "distribution_unit"),
+            ),
+            "sudo mkdir -p /etc/systemd/system/ollama.service.d && printf '[Service]\\nProtectHome=no\\n' | "
+            "sudo tee /etc/systemd/system/ollama.service.d/zz-home.conf "
+            "&& sudo systemctl daemon-reload && sudo systemctl restart ollama",
+        )
+
+
+@check(weight=89, explains=("service_restart_loop", "models_dir_no_access"))
+def service_home_missing(signs: Signs, facts: Facts) -> Iterator[Finding]:
+    """The home of the service's user does not exist.
+
+    Why: a user of that name from a distribution's package has another home; the server cannot make its key there.
+    Seen: `mkdir HOME: permission denied` right after the key was not found.
+    Do: make that home, or give the user the installer's.
+    """
+    events = [e for e in _denied(signs) if e.fields.get("call") == "mkdir"]
+    keys = signs.of("key_created")
+    for event in events:
+        path = event.fields.get("path", "")
+        homes = [k.fields.get("path", "").partition("/.ollama")[0] for k in keys]
+        known = path in ("/var/lib/ollama", "/usr/share/ollama", "/home/ollama")
+        if path in homes or (known and "/.ollama" not in path):
+            yield Finding(
+                "error",
+                f"{path}, the home of the service's user, is not there",
+                signs.quotes([*keys[-1:], event]),
+                f"sudo install -d -o ollama -g ollama {path} && sudo systemctl restart ollama",
+            )
+            return
+
+
+@check(weight=89, explains=("service_restart_loop", "models_dir_no_access"))
+def service_home_read_only(signs: Signs) -> Iterator[Finding]:
+    """The home of the service's user lies on a read-only file system.
+
+    Why: image-based systems have a read-only /usr; the installer's home /usr/share/ollama cannot be written there.
+    Seen: "read-only file system".
+    Do: give the user a home in /var/lib, and OLLAMA_MODELS there.
+    """
+    for event in signs.of("folder_read_only"):
+        path = event.fields.get("path", "")
+        yield Finding(
+            "error",
+            f"{path} is on a read-only file system",
+            signs.quotes([event]),
+            "sudo install -d -o ollama -g ollama /var/lib/ollama && sudo usermod -d /var/lib/ollama ollama "
+            "&& sudo systemctl restart ollama",
+        )
+        return
+
+
+@check(weight=86, explains=("service_restart_loop", "models_dir_missing"))
+def models_dir_no_access(
+    facts: Facts,
+    signs: Signs = NO_SIGNS,
+    effective: Effective | None = None,
+    service: Service | None = None,
+    given: tuple[Given, ...] = (),
+) -> Iterator[Finding]:
+    """The service's user cannot read or write the models folder.
+
+    Why: the folder or one above it belongs to somebody else, or a parent lacks x for others; the leaf alone does not
+    decide.
+    Seen: the refusal of the start, and owner and mode of each folder on the way.
+    Do: chown the folder, o+x for its parents.
+    """
+    for event in _denied(signs):
+        path = event.fields.get("path", "")
+        if re.search(r"/dev/|/proc/|/sys/|^/tmp/ollama|runners/|ollama_llama_server", path):
+            continue
+        user = service.user if service and service.user else "ollama"
+        parent = path.rsplit("/", 1)[0] or "/"
+        folder = _models(effective, given) or path
+        fix = (
+            f"sudo chmod o+x {parent} && sudo install -d -o {user} -g {user} {folder} "
+            f"&& sudo chown -R {user}: {folder} && sudo systemctl restart ollama"
+        )
+        if "\\" in path:
+            fix = f'icacls "{path}" /grant "%USERNAME%:(OI)(CI)F" /T    # or another OLLAMA_MODELS'
+        said = f"the service may not {event.fields.get('call', 'open')} {path}"
+        yield Finding("error", said, (*signs.quotes([event]), *_ways(facts, folder)), fix)
+        return
+    if signs.has("folder_told"):
+        said = "the service's user may not enter the models folder or one above it"
+        fix = "namei -l FOLDER; sudo chmod o+x PARENT && sudo systemctl restart ollama"
+        yield Finding("error", said, signs.lines("folder_told"), fix)
+        return
+    folder = _models(effective, given)
+    closed = [e for e in signs.of("folder_closed") if (folder + "/").startswith(e.text.split()[-1].rstrip("/") + "/")]
+    if folder and closed and not (service and service.user == closed[0].text.split()[2]):
+        yield Finding(
+            "error",
+            f"only {closed[0].text.split()[2]} may pass {closed[0].text.split()[-1]}, on the way to {folder}",
+            signs.quotes(closed),
+            f"sudo chmod o+x {closed[0].text.split()[-1]} && sudo systemctl restart ollama",
+        )
+        return
+    blocked = _blocked(facts, folder)
+    if folder and blocked and service is not None:
+        user = service.user or "root"
+        yield Finding(
+            "error",
+            f"{user} cannot get to {folder}: {blocked}",
+            _ways(facts, folder),
+            f"sudo chmod o+x {blocked.split()[0]} && sudo chown -R {user}: {folder}",
+        )
+
+
+def _ways(facts: Facts, folder: str) -> tuple[str, ...]:
+    found = []
+    for path, state in (facts.paths or {}).items():
+        if folder == path or folder.startswith(path.rstrip("/") + "/"):
+            if state.missing is None:
+                found.append(f"stat {path}: mode {state.mode & 0o7777:04o}, owner {state.uid}:{state.gid}")
+            else:
+                found.append(f"stat {path}: {state.missing}")
+    return tuple(found)
+
+
+def _blocked(facts: Facts, folder: str) -> str:
+    """The folder on the way to the models that the service's user may not pass, and why."""
+    account = (facts.paths or {}).get("account")
+    if account is None or account.uid <= 0:
+        return ""
+    for path, state in (facts.paths or {}).items():
+        if (
+            not path.startswith("/")
+            or not (folder + "/").startswith(path.rstrip("/") + "/")
+            or state.missing is not None
+        ):
+            continue
+        mode = state.mode & 0o777
+        need = 7 if path == folder else 1
+        has = mode >> 6 if state.uid == account.uid else mode >> 3 if state.gid == account.gid else mode
+        if (has & need) != need:
+            return f"{path} has mode {mode:04o} and belongs to {state.uid}:{state.gid}"
+    return ""
+
+
+@check(weight=84, explains=("service_restart_loop",))
+def models_dir_missing(
+    facts: Facts, signs: Signs = NO_SIGNS, effective: Effective | None = None, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
+    """OLLAMA_MODELS names a folder that does not exist.
+
+    Why: a mount that is not there, a path cut at a blank, or a typing error; the server makes a folder or fails.
+    Seen: the folder's state, or the error of the start.
+    Do: correct the path, or make the folder for the service's user.
+    """
+    folder = _models(effective, given)
+    state = (facts.paths or {}).get(folder)
+    events = [
+        e
+        for e in (signs.of("file_missing"))
+        if e.fields.get("call") in ("mkdir", "stat", "lstat")
+        and folder
+        and e.fields.get("path", "").startswith(folder)
+    ]
+    if folder and state is not None and state.missing is not None and state.missing.kind == "absent":
+        yield Finding(
+            "error",
+            f"OLLAMA_MODELS={folder} does not exist",
+            (f"stat {folder}: {state.missing}",),
+            f"sudo install -d -o ollama -g ollama {folder} && sudo systemctl restart ollama",
+        )
+    elif events and signs is not None:
+        yield Finding(
+            "error",
+            f"OLLAMA_MODELS={folder} does not exist",
+            signs.quotes(events),
+            f"sudo install -d -o ollama -g ollama {folder} && sudo systemctl restart ollama",
+        )
+
+
+@check(weight=62, explains=("server_not_reachable",))
+def models_in_two_dirs(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+    """Models lie in two folders, of which the server sees one.
+
+    Why: a server started by hand keeps its models in the user's home, the service in its own.
+    Seen: model folders of both, or a list that lacks what was pulled.
+    Do: move blobs and manifests to the service's folder.
+    """
+    holding = [p for p, s in (facts.paths or {}).items() if p.endswith("/manifests") and s.missing is None]
+    used = facts.effective.value("OLLAMA_MODELS") if facts.effective else None
+    own = (used or "/usr/share/ollama/.ollama/models").rstrip("/") + "/manifests"
+    if len(holding) > 1 and facts.service is not None and own in holding:
+        other = next(p for p in holding if p != own).removesuffix("/manifests")
+        yield Finding(
+            "info",
+            f"models also lie in {other}, where the service does not look",
+            tuple(f"stat {p}" for p in holding),
+            f"sudo cp -rn {other}/. {own.removesuffix('manifests')} && sudo chown -R ollama: "
+            f"{own.removesuffix('/manifests')}",
+        )
+    elif signs.has("models_gone", "lists_differ"):
+        yield Finding(
+            "warning",
+            "models that were pulled are not listed: the server looks in another folder",
+            signs.lines("models_gone", "lists_differ"),
+            "sudo find / -type d -path '*/.ollama/models/manifests' 2>/dev/null",
+        )

@@ -97,13 +97,17 @@ def _start(start: Start, has_file: Callable[[str], bool]) -> Start:
         named = _FILE.search(event.text)
         return not has_file(named[0]) if named else any(during(event) for during in whiles)
 
-    gone = [event for event in start.events if is_of_others(event)]
+    kept: list[LogEvent] = []
     counts = Counter(start.counts)
-    counts.subtract(Counter(event.kind for event in gone))
+    for event in start.events:
+        if is_of_others(event):
+            counts[event.kind] -= 1
+        else:
+            kept.append(event)
     return msgspec.structs.replace(
         start,
         loads=tuple(load for load in start.loads if has_file(load.model)),
-        events=tuple(event for event in start.events if event not in gone),
+        events=tuple(kept),
         counts={kind: count for kind, count in counts.items() if count > 0},
     )
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 import pytest
 
 from ollamactl.core.parse import events
-from ollamactl.core.parse.messages import EVENTS, Event
+from ollamactl.core.parse.event_row import Event
+from ollamactl.core.parse.messages import EVENTS
 from ollamactl.core.parse.sift import CHATTER, wanted
 from tests.unit.logs import lines
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from ollamactl.core.parse.messages import EVENTS, Event
+from ollamactl.core.parse.event_row import Event
+from ollamactl.core.parse.messages import EVENTS
 from ollamactl.core.parse.slog import Line
 
 # printed at every normal start: no event, and no unknown WARN either

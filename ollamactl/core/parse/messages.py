@@ -6,18 +6,8 @@ that print it.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
-
-
-class Event(NamedTuple):
-    kind: str
-    needle: str
-    how: Literal["msg", "prefix", "text"] = "msg"
-    releases: str = ""
-    pattern: str = ""  # named groups become fields
-    keep: int = 100  # first and last so many are kept of a start; all are counted
-    sure: bool = True  # whether the needle alone tells; else the pattern must fit too
-
+from ollamactl.core.parse.device_messages import DEVICES
+from ollamactl.core.parse.event_row import Event
 
 EVENTS: tuple[Event, ...] = (
     # context
@@ -190,80 +180,11 @@ EVENTS: tuple[Event, ...] = (
     Event("gpu_error", "CUDA error", "text", "", r"CUDA error:? *(?P<error>.*)"),
     Event("gpu_error", "ROCm error", "text", "", r"ROCm error:? *(?P<error>.*)"),
     Event("gpu_error", "vk::", "text"),
-    # devices and drivers
-    Event("nvidia_driver_too_old", "NVIDIA driver too old", "msg", "0.30 –"),
-    Event("nvidia_driver_too_old", "CUDA driver version is insufficient for CUDA runtime version", "text"),
-    Event("nvidia_driver_too_old", "cudart init failure: 35", "text"),
-    Event("nvidia_driver_too_old", "nvidia driver is too old or missing", "text", "up to 0.12.3"),
-    Event("nvidia_driver_too_old", "symbol lookup for cu", "text", "up to 0.12.3, a function of a newer libcuda"),
-    Event("nvidia_driver_too_old", "cudaSetDevice err: 35", "text"),
-    Event("nvidia_driver_too_old", "undefined symbol: cu", "text", "a function of a newer libcuda"),
-    Event("gpu_library_failed", "Unable to load nvcuda", "msg", "DEBUG to 0.3.8", keep=10),
-    Event("gpu_library_failed", "Unable to load cudart", "msg", "DEBUG to 0.3.8", keep=10),
-    Event("gpu_library_failed", "unable to load cuda driver library", "msg", "DEBUG 0.3.9 – 0.12.3", keep=10),
-    Event("nvidia_driver_too_old", "cudaGetDeviceCount returned 35", "text"),
-    Event("kfd_denied", "amdgpu devices detected but permission problems block access", "text"),
-    Event("kfd_denied", "permissions not set up properly", "text"),
-    Event("kfd_denied", "open /dev/kfd", "text"),
-    Event("kfd_denied", "Could not initialize Tensile host: No devices found", "text"),
-    Event("kfd_denied", "/dev/kfd read-write: Permission denied", "text"),
-    Event("igpu_dropped", "dropping integrated GPU", "prefix", "0.30 –"),
-    Event("igpu_dropped", "unsupported Radeon iGPU detected skipping", "msg", "0.1.33 – 0.12.3"),
-    Event("igpu_dropped", "appears to be an iGPU", "text", "0.1.29 – 0.1.32"),
-    Event("device_skipped", "skipping CUDA device", "prefix", "0.30 –"),
-    Event("device_skipped", "filtering device which didn't fully initialize", "prefix", "0.12.4 –, DEBUG", keep=10),
-    Event("no_compatible_gpu", "no compatible GPUs were discovered"),
-    Event("no_compatible_gpu", "no GPU detected", "text", "up to 0.1.27"),
-    Event("no_compatible_gpu", "gpu support may not be enabled", "text", "up to 0.1.17"),
-    Event("no_compatible_gpu", "no compatible amdgpu devices detected", "msg", "0.1.33 – 0.12.3"),
-    Event("no_compatible_gpu", "all detected amdgpus are skipped, falling back to CPU", "msg", "0.1.28 – 0.1.32"),
-    Event("cpu_runners_only", "Dynamic LLM libraries", "prefix", "up to 0.5.7", r"(?P<runners>\[cpu\w*(?: cpu\w*)*\])",
-          1, sure=False),
-    Event("amdgpu_version_missing", "amdgpu version file missing", "text"),
-    Event("rocm_library_missing", "amdgpu detected, but no compatible rocm library found", "text"),
-    Event("rocm_library_missing", "unable to verify rocm library", "text"),
-    Event("rocm_library_missing", "failed to lookup supported GFX types", "text", "0.1.28 – 0.12.3"),
-    Event("gpu_unsupported", "CUDA GPU is too old", "text"),
-    Event("gpu_unsupported", "amdgpu is not supported", "text"),
-    Event("gpu_unsupported", " is not supported by /", "text", "0.1.28 – 0.1.32", r"(?P<arch>gfx\w+) is not"),
-    Event("gpu_unsupported", "too old gfx", "text", "up to 0.12.3", r"(?P<arch>gfx\w+)"),
-    Event("gpu_unsupported", "dropping ROCm device", "prefix", "0.30 –"),
-    Event("gpu_unsupported", "no kernel image is available", "text"),
-    Event("gpu_unsupported", "device kernel image is invalid", "text"),
-    Event("gpu_unsupported", "TensileLibrary", "text", "", r"arch : (?P<arch>gfx\w+)"),
-    Event("runner_gpu_failed", "failed to initialize ROCm", "text", "", r"ROCm: (?P<error>.*)"),
-    Event("gpu_below_minimum", "amdgpu too small", "prefix"),
-    Event("discovery_failed", "failure during GPU discovery", "prefix", "0.12.4 –"),
-    Event("discovery_failed", "unable to refresh free memory, using old values", "prefix"),
-    Event("discovery_failed", "failure during llama-server GPU discovery", "prefix", "0.30 –"),
-    Event("discovery_failed", "llama-server discovery: timed out", "prefix", "0.30 –"),
-    Event("discovery_failed", "llama-server GPU discovery watchdog timed out", "prefix", "0.32 –"),
-    Event("driver_mismatch", "vram init failure: 18", "text"),
-    Event("driver_mismatch", "forward compatibility was attempted on non supported HW", "text"),
-    Event("driver_mismatch", "river/library version mismatch", "text"),
-    Event("driver_mute", "couldn't communicate with the NVIDIA driver", "text", "nvidia-smi"),
-    Event("nvml_failed", "Failed to initialize NVML", "text"),
-    Event("nvml_failed", "Unable to load CUDA management library", "text"),
-    Event("nvml_failed", "nvml vram init failure", "text"),
-    Event("cuda_init_failed", "cudaSetDevice err: ", "text", "", r"err: (?P<code>\d+)"),
-    Event("cuda_init_failed", "library init failure: ", "text", "", r"init failure: (?P<code>\d+)"),
-    Event("cuda_init_failed", "cudart init failure: ", "text", "", r"init failure: (?P<code>\d+)"),
-    Event("cuda_init_failed", "nvcuda init failure: ", "text", "", r"init failure: (?P<code>\d+)"),
-    Event("cuda_init_failed", "cuInit err: ", "text", "", r"err: (?P<code>\d+)"),
-    Event("cuda_init_failed", "failed to initialize CUDA", "text", "", r"CUDA: (?P<error>.*)"),
-    Event("cuda_init_failed", "failed to get device context", "text", "", r"context (?P<code>\d+)"),
-    Event("cuda_init_failed", "no CUDA-capable device is detected", "text"),
-    Event("cuda_init_failed", "cuda driver library failed", "text"),
-    Event("gpu_memory_lookup_failed", "error looking up nvidia GPU memory", "text"),
-    Event("no_nvidia_device", "no nvidia devices detected", "text"),
-    Event("no_gpu_usable", "no usable GPU found", "text"),
-    Event("cpu_lacks_avx", "does not have AVX", "text"),
-    Event("cpu_lacks_avx", "does not have vector extensions", "text"),
-    Event("cpu_lacks_avx", "does not have minimum vector extensions", "text"),
     # the world outside
     Event("cloud_unreachable", "model recommendations refresh failed", "msg", "0.30 –", keep=3),
     Event("cloud_unreachable", "model show cloud cache hydration failed", "msg", "0.30 –", keep=3),
     Event("html_reply", "invalid character '<' looking for beginning of value", "text"),
     Event("proxy_error", "proxyconnect", "text"),
     Event("template_missing", "model is missing tokenizer.chat_template", "prefix", "0.30 –", keep=3),
+    *DEVICES,
 )  # fmt: skip

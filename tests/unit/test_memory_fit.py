@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from memory_data import hyper, stored_tensors
+from memory_data import hyper, rows, stored_tensors
 
 from ollamactl.core.memory import compute, placement
 from ollamactl.core.memory.fit import MARGIN, alternatives, fit, margin, split
@@ -264,13 +264,15 @@ def test_the_plain_formula() -> None:
     assert plain_cache(qwen3_8b(), 8192 * 4) == 147_456 * 8192 * 4
 
 
+def mixtral() -> Hyper:
+    """A mixture of experts of two blocks."""
+    meta = next(r["meta"] for r in rows("models.jsonl.gz") if r["name"] == "real-mixtral-8x7b")
+    return hyper(meta, stored_tensors()["real-mixtral-8x7b"])
+
+
 def test_experts_go_to_the_host_first() -> None:
     """A mixture of experts that does not fit keeps its attention on the device."""
-    row = next(n for n in stored_tensors() if n == "real-mixtral-8x7b")
-    from memory_data import rows
-
-    meta = next(r["meta"] for r in rows("models.jsonl.gz") if r["name"] == row)
-    model = hyper(meta, stored_tensors()[row])
+    model = mixtral()
     device = Device(name="GPU0", kind="other", free=4500 * MiB, total=4500 * MiB)
     found = fit(model, start(8192, 1, batch=512), (device,))
     assert found.verdict == "spills"
@@ -287,6 +289,18 @@ def test_layers_fill_devices_from_the_last_to_the_first() -> None:
     slices = placement.place(model, used, [100, 205], experts_apart=False)
     assert [one.layers for one in slices] == [10, 20]
     assert placement.layout(model, slices).layers == (HOST,) * 7 + (0,) * 10 + (1,) * 20
+
+
+def test_experts_stay_on_the_host_where_the_last_device_has_no_layer() -> None:
+    """The engine makes blocks whole from the front only while the devices up to the last one have some."""
+    model = mixtral()
+
+    def used(slices: placement.Slices) -> list[int]:
+        return [10 * one.layers + 30 * one.whole for one in slices]
+
+    assert not placement.layout(model, placement.place(model, used, [100, 100, 40], experts_apart=True)).spilled
+    left = placement.layout(model, placement.place(model, used, [100, 100, 30], experts_apart=True))
+    assert left.host_experts == set(range(model.blocks))
 
 
 def test_all_layers_are_tried_before_fewer() -> None:

@@ -109,8 +109,11 @@ def _fill(hyper: Hyper, used: Used, targets: list[int]) -> _Trial:
 
 
 def _complete(used: Used, targets: list[int], found: _Trial) -> _Trial:
-    """From the first device on: blocks at the end give way to whole ones in front."""
+    """From the first device on: blocks at the end give way to whole ones in front. The engine looks for these in the
+    devices with layers up to the last one, and finds none where that got nothing."""
     last = len(targets) - 1
+    if not found.slices[last].layers:
+        return found
     start = last
     while start and found.slices[start - 1].layers:
         start -= 1

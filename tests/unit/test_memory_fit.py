@@ -40,8 +40,8 @@ def qwen3_8b(architecture: str = "qwen3", **more: object) -> Hyper:
 
     tensors = [tensor("token_embd.weight", 4096, 151936), tensor("output.weight", 4096, 151936, kind="q6_k")]
     for i in range(36):
-        for name, rows in (("attn_q", 4096), ("attn_k", 1024), ("attn_v", 1024), ("attn_output", 4096)):
-            tensors.append(tensor(f"blk.{i}.{name}.weight", 4096, rows))
+        for name, width in (("attn_q", 4096), ("attn_k", 1024), ("attn_v", 1024), ("attn_output", 4096)):
+            tensors.append(tensor(f"blk.{i}.{name}.weight", 4096, width))
         tensors += [tensor(f"blk.{i}.{n}.weight", 4096, 12288) for n in ("ffn_gate", "ffn_up")]
         tensors.append(tensor(f"blk.{i}.ffn_down.weight", 12288, 4096, kind="q6_k"))
         tensors += [tensor(f"blk.{i}.{n}.weight", 4096, kind="f32") for n in ("attn_norm", "ffn_norm")]

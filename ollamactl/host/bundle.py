@@ -218,7 +218,8 @@ def near(key: str) -> str:
     if key.startswith("command:systemctl show "):
         return re.sub(r" --property=\S*| -p \S+", "", key)
     if key.startswith("command:journalctl "):
-        return re.sub(r" -n \d+| --(?:lines|output-fields|case-sensitive|grep)=\S*| --all\b", "", key)
+        about = r" \+ _TRANSPORT=driver OBJECT_SYSTEMD_INVOCATION_ID=\S*"
+        return re.sub(rf" -n \d+| --(?:lines|output-fields|case-sensitive|grep)=\S*| --all\b|{about}", "", key)
     if key.startswith(("native:sockets ", "native:listeners ")):
         return re.sub(r"^(native:sockets \d+|native:listeners) \d+$", r"\1", key)
     return key

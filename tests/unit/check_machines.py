@@ -128,6 +128,12 @@ def options(count: int) -> str:
     return log.text()
 
 
+def suppressed(unit: str) -> str:
+    return journal(*served().rows, unit="ollama[900]") + journal(
+        f"Suppressed 412 messages from {unit}", unit="systemd-journald[30]"
+    )
+
+
 FIRES: dict[str, Machine] = {
     "bind_refused": journal("Error: listen tcp 10.1.1.1:11434: bind: cannot assign requested address", unit="ollama[900]"),
     "config_newer_than_process": environment("3", "2"),
@@ -139,6 +145,7 @@ FIRES: dict[str, Machine] = {
     "invalid_option_flood": options(3),
     "library_missing": on_cpu().load(2048, ok=False).raw("/usr/local/lib/ollama/llama-server: error while loading shared libraries: libgomp.so.1: cannot open shared object file: No such file or directory").text(),
     "llama_arg_without_effect": served().load(4096, 1).raw(OVERRIDDEN.format(name="N_PARALLEL", option="parallel")).text(),
+    "log_lines_suppressed": suppressed("ollama.service"),
     "loads_given_up": served().load(4096, 1, ok=False).load(4096, 1, ok=False).load(4096, 1, ok=False).load(4096, 1).text(),
     "max_queue_zero": served(OLLAMA_MAX_QUEUE="0").text(),
     "modelfile_num_ctx_overrides": served(OLLAMA_CONTEXT_LENGTH="16384").load(8192, 1, layers=(33, 33)).text(),
@@ -194,6 +201,7 @@ MISSES: dict[str, Machine] = {
     "launchctl_wrong_domain": "launchctl setenv OLLAMA_HOST 0.0.0.0\n",
     "ld_preload_in_unit": drop_in("Environment=LD_LIBRARY_PATH=/opt/vgpu", name="vgpu.conf"),
     "llama_arg_without_effect": served().load(4096, 1).raw(OVERRIDDEN.format(name="HOST", option="host")).text(),
+    "log_lines_suppressed": suppressed("cron.service"),
     "loads_given_up": served().load(4096, 1).load(4096, 1).load(4096, 1).load(4096, 1).text(),
     "malformed_env_assignment": drop_in('Environment="OLLAMA_TMPDIR=/apprun/tmp"'),
     "max_queue_zero": served(OLLAMA_MAX_QUEUE="1").text(),

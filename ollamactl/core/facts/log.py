@@ -142,6 +142,7 @@ class Log(Record, frozen=True, kw_only=True):
     complaints: tuple[Complaint, ...] = ()  # of PID 1 about the unit's files
     lines: int = 0
     unread: int = 0  # lines that were cut, or not text
+    suppressed: int = 0  # lines of the unit that journald dropped, since there were too many at once
     gap: str = ""  # why lines between its head and its tail were not read
     first_at: float | None = None
     last_at: float | None = None

@@ -24,7 +24,8 @@ TAIL_LINES = 4000  # of it, for loads and requests
 SIFTED_BYTES = 48 << 20  # of what is left of it without chatter
 SIFTED_SECONDS = 60.0  # journalctl passes over some 150,000 lines a second
 JOURNAL_FIELDS = (
-    "MESSAGE,PRIORITY,_PID,_COMM,_SYSTEMD_UNIT,_SYSTEMD_INVOCATION_ID,UNIT,INVOCATION_ID,SYSLOG_IDENTIFIER,_TRANSPORT"
+    "MESSAGE,PRIORITY,_PID,_COMM,_SYSTEMD_UNIT,_SYSTEMD_INVOCATION_ID,UNIT,INVOCATION_ID,SYSLOG_IDENTIFIER,_TRANSPORT,"
+    "_LINE_BREAK,OBJECT_SYSTEMD_UNIT"
 )
 
 
@@ -36,9 +37,11 @@ def journal_args(service: Service) -> tuple[str, ...]:
 
 
 def invocation_match(service: Service) -> tuple[str, ...]:
-    """`journalctl`'s match for the lines of the current invocation, PID 1's about it among them."""
+    """`journalctl`'s match for the lines of the current invocation, PID 1's and journald's about it among them."""
+    of = service.invocation_id
     return (
-        f"_SYSTEMD_INVOCATION_ID={service.invocation_id}", "+", "_PID=1", f"INVOCATION_ID={service.invocation_id}"
+        f"_SYSTEMD_INVOCATION_ID={of}", "+", "_PID=1", f"INVOCATION_ID={of}",
+        "+", "_TRANSPORT=driver", f"OBJECT_SYSTEMD_INVOCATION_ID={of}",
     )  # fmt: skip
 
 

@@ -6,15 +6,18 @@ counts for a start only if the process that printed it is the one that says `Lis
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ollamactl.core.facts import Complaint, Log, LogEvent, Request
 from ollamactl.core.parse import gin, slog
-from ollamactl.core.parse.lines import Entry, Tally, entries
+from ollamactl.core.parse.entry import Entry, Tally
+from ollamactl.core.parse.lines import entries
 from ollamactl.core.parse.manager import read_complaint, read_manager
 from ollamactl.core.parse.start import Kept, Run
 
 STARTS = 200  # the newest are kept
+_SUPPRESSED = re.compile(r"Suppressed (\d+) messages from (\S+)")
 _OLLAMA_CHILDREN = ("ollama", "llama")
 
 
@@ -40,6 +43,7 @@ class _Reader:
         self.boundary = False  # systemd said that a process ended or began
         self.systemd, self.kernel = Kept(), Kept()
         self.complaints: list[Complaint] = []
+        self.suppressed = 0
         self.zone, self.offset = "", 0.0
         self.first_at: float | None = None
         self.last_at: float | None = None
@@ -49,6 +53,8 @@ class _Reader:
     def take(self, entry: Entry, tally: Tally) -> None:
         if entry.kernel:
             self._kernel(entry)
+        elif entry.journald or entry.ident == "systemd-journald":
+            self._journald(entry)
         elif not self._accepts(entry):
             return
         elif entry.manager:
@@ -84,6 +90,12 @@ class _Reader:
         if ours or "name" not in fields:
             self._seen(entry.at)
             self.kernel.add(_event(row.kind, entry, fields | ({"ours": "1"} if ours else {})), 100)
+
+    def _journald(self, entry: Entry) -> None:
+        """Lines that journald did not keep, since there were too many at once."""
+        found = _SUPPRESSED.match(entry.text)
+        if found is not None and (found[2] == self.unit if self.unit else "ollama" in found[2]):
+            self.suppressed += int(found[1][:9])
 
     def _manager(self, entry: Entry) -> None:
         complaint = read_complaint(entry.text, entry.at)
@@ -259,6 +271,7 @@ class _Reader:
             complaints=tuple(self.complaints),
             lines=tally.lines,
             unread=tally.unread,
+            suppressed=self.suppressed,
             first_at=self.first_at,
             last_at=self.last_at,
         )

@@ -14,7 +14,7 @@ _STEMS = re.compile(
     rb"rror|anic|ailed|fatal|denied|memory|no such file|No such|kill|SIG|ASSERT|busy|too old|unsupported|Unsupported"
     rb"|not supported|orward compat|in use|NVRM|Xid|no space|No space|read-only|Read-only|id_ed25519|environ"
     rb"|buffer size|slots|timed out|too many|insufficient|nsufficient|not defined|AVX|oom|goroutine|model loaded"
-    rb"|invalid character|\.service|\.conf:|Started |Stopp|Starting |Stopping |Deactivated|Scheduled|OOM"
+    rb"|Suppressed |invalid character|\.service|\.conf:|Started |Stopp|Starting |Stopping |Deactivated|Scheduled|OOM"
     rb"|input truncated|context shift|n_seq_max|flash_attn|flash attn|V cache|preloaded|proxyconnect|vk::|usable GPU"
     rb"|GPU is|no GPU|amdgpu|nvidia dev|CUDA-capable|driver|vector ext|kernel image|cache state|prompt cache is"
     rb"|overwritten|undefined symbol|reached end|end of file|TensileLib|Tensile host"
@@ -23,6 +23,9 @@ _STEMS = re.compile(
     rb"|too old|an iGPU|overflow|pre-tokenizer|ggml type|of tensors|hyperparameters|newer version|communicate"
     rb"|symbol lookup|may not be enabled|listen tcp|ollama/(?:runner/|llama|server\.)"
     rb"|is not compatible|exceed|corrupted|offset\+size|file bounds|architecture:|shared libraries|rocm library"
+    rb"|CUBLAS_STATUS|not initialized|bad_alloc|too small|pipeline par|not responding|cannot find|enough space|required by"
+    rb"|wrong shape|projector type|version of Ollama|runner exited|K-shift|illegal instr|0xc000|access fault|GPU Hang"
+    rb"|with status|device function|POST predict|quota"
 )
 # What may be passed over without looking at the rest of the line: the chatter of a server at work and of a load.
 # In JSON a tab is `\t`. What begins so and says something all the same is excepted here. journalctl reads it too, as a

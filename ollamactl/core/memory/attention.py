@@ -103,6 +103,8 @@ def _roped(b: Builder, tensor: Tensor, layout: tuple[int, int, int], windowed: b
     row = b.hyper.family
     if not row.rope or (row.rope_switch and not b.hyper.keys.get("rope.scaling.finetuned", 1)):
         return tensor
+    if row.rope_depth not in (0, b.hyper.blocks):
+        return tensor
     size, heads, rows = layout
     turned = Tensor(F * size * heads * rows, (tensor, b.positions), inplace=True, layout=layout)
     if b.hosted and b.hyper.weights.other and not (row.per_layer_input and windowed):

@@ -89,8 +89,8 @@ class Builder:
             self.nodes.expand(self.embedding)
         elif deep > 1:
             self.embedding = self.new_input(size)
-        mixes = self.newest and self.part.first and (on_host or not (hyper.family.positions or hyper.family.streams))
-        if mixes:  # where something is looked up after it, it stays on the host
+        looks_up = hyper.learned_positions or hyper.family.streams  # after it: then it stays on the host
+        if self.newest and hyper.family.mixes and self.part.first and (on_host or not looks_up):
             self._mix(size, deep)
         elif deep > 1 and self.part.first:
             self.padded = self.nodes.expand(Tensor(size * deep, (self.embedding,)))

@@ -68,7 +68,8 @@ def inputs(hyper: Hyper, graph: Graph) -> float:
     index = 0
     if graph.transposed and w.caches and not hyper.latent and not hyper.family.unread:
         index = 2 * w.vw * _kinds(hyper)
-    return (4 if graph.engine == NEWEST else 2) * hyper.embedding + mask(hyper, graph) + index + 5
+    embeddings = 4 if graph.engine == NEWEST and hyper.family.mixes else 2
+    return embeddings * hyper.embedding + mask(hyper, graph) + index + 5
 
 
 def _kinds(hyper: Hyper) -> int:
@@ -186,14 +187,15 @@ def host_bytes(hyper: Hyper, graph: Graph, copies: int = 1, hosted: tuple[Layer,
 
     `copies`: of what all devices of a pipeline read; `hosted`: blocks whose cache is written in host memory.
     """
-    tok, row, newest = tokens(graph), hyper.family, graph.engine == NEWEST
+    tok, row = tokens(graph), hyper.family
+    newest = graph.engine == NEWEST and row.mixes
     embeddings = 2 * hyper.embedding  # rows of the table, and, as inputs, what is given instead of tokens
     read = inputs(hyper, graph) + 1 - embeddings
     if row.indexer == "keys":
         read += graph.cells.full / 2
     own = embeddings + hyper.deep_inputs * hyper.embedding * (2 if newest else 1)
     own += _per_layer(hyper) if row.per_layer_input else 0
-    own += hyper.embedding if row.positions or (row.streams and newest) else 0
+    own += hyper.embedding if hyper.learned_positions or (row.streams and newest) else 0
     written = max((x.kv_heads * (x.key + x.value) for x in hosted), default=0)
     own += max(0, written - (2 if newest else 1) * hyper.embedding)  # it lies where the embeddings were
     size = int(4 * tok * (own + copies * read)) + copies * _side_inputs(hyper, graph)

@@ -57,7 +57,7 @@ def _begun(b: Builder) -> Tensor:
     if b.part.first:
         if row.token_types:
             cur = b.same(cur, b.new_input(F * hyper.embedding))
-        if row.positions:  # an encoder adds the embeddings to them, a decoder them to the embeddings
+        if hyper.learned_positions:  # an encoder adds the embeddings to them, a decoder them to the embeddings
             rows = _learned_positions(b)
             cur = b.same(rows, cur) if row.whole == "encoder" else b.same(cur, rows)
         if hyper.keys.get("embedding_scale"):

@@ -49,7 +49,6 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     per_layer_input: bool = False  # gemma3n and the gemma4 E models
     unread: bool = False  # it has a cache, but attends to the batch alone
     sections: bool = True  # rope.dimension_sections makes a position four numbers
-    positions: bool = False  # a learned position embedding among the inputs
     # How the graph is built, where it can be followed step by step (decoder.py).
     built: bool = True
     layer_norm: bool | None = False  # norms by mean and variance, which need room of their own; None: by the file
@@ -61,6 +60,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     scaled_input: bool = False
     scaled_q: bool = False
     rope: bool = True
+    rope_depth: int = 0  # only models of so many blocks turn queries and keys
     rope_windowed: bool = False  # only blocks with a sliding window turn queries and keys
     gaps: bool = False  # blocks may lack attention or feed-forward
     streams: bool = False  # several streams of embeddings (altup.py)
@@ -74,6 +74,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     # Engines before the newest compute the last block for all tokens, and choose rows before or after the last norm,
     # or before the last sum.
     late_rows: Literal["", "before", "after", "sum"] = ""
+    mixes: bool = True  # the newest engines take a batch of tokens and embeddings at once
     # Blocks that are laid out in a way of their own.
     whole: Literal["", "both", "single", "rwkv", "lightning", "encoder"] = ""
     repeated_keys: bool = False  # delta net: keys are repeated where there are fewer of their heads
@@ -129,7 +130,6 @@ FAMILIES: dict[str, Family] = {
             "chatglm",
             "exaone",
             "smollm3",
-            "baichuan",
             "xverse",
             "minicpm",
             "orion",
@@ -143,7 +143,8 @@ FAMILIES: dict[str, Family] = {
         Family(),
     ),
     "refact": Family(rope=False),
-    "cogvlm": Family(all_rows=True),
+    "baichuan": Family(rope_depth=32),
+    "cogvlm": Family(all_rows=True, mixes=False),
     "phi3": Family(scaled_q=True, residual_first="feed-forward"),
     "openelm": Family(residual_first="attention"),
     "deci": Family(gaps=True),
@@ -163,8 +164,8 @@ FAMILIES: dict[str, Family] = {
     "falcon": Family(gate=False, layer_norm=True, parallel="shared", parallel_sum="attention"),
     "phi2": Family(gate=False, layer_norm=True, parallel="shared", parallel_sum="attention-first", scaled_q=True),
     "gptneox": Family(gate=False, layer_norm=True, parallel="own"),
-    "gpt2": Family(gate=False, layer_norm=True, rope=False, positions=True),
-    "starcoder": Family(gate=False, layer_norm=True, rope=False, positions=True),
+    "gpt2": Family(gate=False, layer_norm=True, rope=False),
+    "starcoder": Family(gate=False, layer_norm=True, rope=False),
     "mpt": Family(gate=False, layer_norm=True, rope=False),
     "bloom": Family(gate=False, layer_norm=True, rope=False, input_norm=True),
     "jais": Family(layer_norm=True, rope=False),
@@ -175,8 +176,9 @@ FAMILIES: dict[str, Family] = {
     ),
     "llama-embed": Family(unread=True, pooled=True),
     "eurobert": Family(cache="none", pooled=True, loads_output=False),
-    **dict.fromkeys(("dream", "llada", "llada-moe", "rnd1"), Family(cache="none")),
-    "bert": msgspec.structs.replace(_ENCODER, gate=False, positions=True, rope=False),
+    **dict.fromkeys(("dream", "llada", "rnd1"), Family(cache="none")),
+    "llada-moe": Family(cache="none", weights_normed=False),
+    "bert": msgspec.structs.replace(_ENCODER, gate=False, rope=False),
     "jina-bert-v2": msgspec.structs.replace(_ENCODER, rope=False),
     "jina-bert-v3": msgspec.structs.replace(_ENCODER, gate=False),
     "nomic-bert": _ENCODER,
@@ -192,18 +194,20 @@ FAMILIES: dict[str, Family] = {
     "neo-bert": Family(cache="none", pooled=True, loads_output=False),
     "gemma-embedding": Family(cache="none", pooled=True, window=Window(period=6), scaled_input=True, scaled_q=True),
     # -- mixtures of experts --
-    **dict.fromkeys(("qwen3moe", "qwen2moe", "qwen3vlmoe", "grovemoe"), Family()),
-    **dict.fromkeys(("granitemoe", "olmoe", "minimax-m2"), Family(experts_ff=True)),
+    **dict.fromkeys(("qwen3moe", "qwen3vlmoe", "grovemoe"), Family()),
+    "qwen2moe": Family(weights_normed=False),
+    **dict.fromkeys(("granitemoe", "minimax-m2"), Family(experts_ff=True)),
+    "olmoe": Family(experts_ff=True, weights_normed=False),
     "hunyuan-moe": Family(experts_ff=True, turned_norm=True),
     "phimoe": Family(experts_ff=True, scaled_q=True, residual_first="feed-forward"),
     "grok": Family(dense_beside=True, flash_attention=False),
     "dbrx": Family(experts_ff=True, layer_norm=True),
     "arctic": Family(experts_ff=True),
-    **dict.fromkeys(
-        ("ernie4_5-moe", "dots1", "deepseek", "glm4moe", "bailingmoe2", "bailingmoe"), Family(dense_lead=True)
-    ),
-    "exaone-moe": Family(dense_lead=True, window=Window(period=4, size=128)),
-    "hy_v3": Family(dense_lead=True, draft_apart=True),
+    "ernie4_5-moe": Family(dense_lead=True),
+    "deepseek": Family(dense_lead=True, weights_normed=False),
+    **dict.fromkeys(("dots1", "glm4moe", "bailingmoe2", "bailingmoe"), Family(dense_lead=True, weights_normed=None)),
+    "exaone-moe": Family(weights_normed=None, dense_lead=True, window=Window(period=4, size=128)),
+    "hy_v3": Family(weights_normed=None, dense_lead=True, draft_apart=True),
     # -- sliding windows --
     "gemma2": Family(window=Window(period=2, size=4096)),
     "gemma3": Family(window=Window(period=6, when="positive")),
@@ -240,8 +244,8 @@ FAMILIES: dict[str, Family] = {
     "olmo2": Family(window=_OPENS),
     "exaone4": Family(window=Window(period=4, size=4096, when="deep")),
     "plamo3": Family(window=Window(period=8, when="positive")),
-    "afmoe": Family(window=_OPENS, dense_lead=True),
-    "laguna": Family(window=Window(period=4, when="positive", full_first=True), dense_lead=True),
+    "afmoe": Family(weights_normed=None, window=_OPENS, dense_lead=True),
+    "laguna": Family(weights_normed=None, window=Window(period=4, when="positive", full_first=True), dense_lead=True),
     "llama4": Family(
         gating=2,
         weights_normed=False,
@@ -256,16 +260,18 @@ FAMILIES: dict[str, Family] = {
     "mellum": Family(window=Window(period=4, when="positive", pattern="both")),
     "muse-glimmer": Family(window=Window(pattern="both"), rope_windowed=True, input_norm=True),
     "granite_swa": Family(window=Window(pattern="array"), experts_ff=True),
-    "step35": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True, late_rows="before"),
+    "step35": Family(
+        weights_normed=None, window=Window(pattern="array"), draft_apart=True, dense_lead=True, late_rows="before"
+    ),
     "mimo2": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True),
     # -- latent attention --
-    "deepseek2": Family(latent=True, dense_lead=True),
+    "deepseek2": Family(weights_normed=None, latent=True, dense_lead=True),
     "deepseek2-ocr": Family(dense_lead=True, weights_normed=None),
-    "mistral4": Family(latent=True, dense_lead=True),
+    "mistral4": Family(weights_normed=None, latent=True, dense_lead=True),
     "minicpm3": Family(latent=True),
-    "glm-dsa": Family(latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
-    "deepseek32": Family(latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
-    "minimax-m3": Family(indexer="keys-values", dense_lead=True),
+    "glm-dsa": Family(weights_normed=None, latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
+    "deepseek32": Family(weights_normed=None, latent=True, dense_lead=True, draft_apart=True, indexer="keys"),
+    "minimax-m3": Family(weights_normed=None, indexer="keys-values", dense_lead=True),
     # -- recurrent and hybrid --
     "mamba": Family(recurrent="mamba", cache="none"),
     "mamba2": Family(recurrent="mamba2", cache="none"),
@@ -281,9 +287,7 @@ FAMILIES: dict[str, Family] = {
     "nemotron_h": _SINGLE,
     "nemotron_h_moe": msgspec.structs.replace(_SINGLE, draft_apart=True),
     "lfm2": Family(recurrent="conv", hybrid=True, residual_first="both", window=Window(when="positive")),
-    "lfm2moe": Family(
-        recurrent="conv", hybrid=True, residual_first="both", dense_lead=True, window=Window(when="positive")
-    ),
+    "lfm2moe": Family(recurrent="conv", hybrid=True, residual_first="both", dense_lead=True),
     "kimi-linear": Family(recurrent="kda", hybrid=True, latent=True, dense_lead=True, rope=False),
     "qwen3next": Family(
         sections=False,

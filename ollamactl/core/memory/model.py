@@ -148,6 +148,7 @@ class Hyper(msgspec.Struct, frozen=True, kw_only=True):
     file_size: int
     quantization: int = -1  # general.file_type
     position_parts: int = 1  # numbers a position has: 4 for models that place images too
+    learned_positions: bool = False  # a table of positions is added to the embeddings
 
     @property
     def deep_inputs(self) -> int:
@@ -227,6 +228,7 @@ def from_header(header: GgufHeader) -> Hyper:
         groups=tuple(Counter(layers).items()),
         file_size=header.size,
         position_parts=4 if row.sections and keys.is_array("rope.dimension_sections") else 1,
+        learned_positions="position_embd.weight" in tensors,
         quantization=quantization if isinstance(quantization, int) else -1,
     )
 
@@ -292,7 +294,7 @@ def _recurrent_blocks(
 def _state(keys: _Keys, row: Family, heads: int, embedding: int) -> tuple[int, int]:
     """Values a sequence of one recurrent block: (convolution R, state S), as llama_hparams::n_embd_r and n_embd_s."""
     inner, state = keys.number("ssm.inner_size"), keys.number("ssm.state_size")
-    conv, groups = keys.number("ssm.conv_kernel"), keys.number("ssm.group_count")
+    conv = keys.number("ssm.conv_kernel")
     match row.recurrent:
         case "rwkv6" | "rwkv7":
             return keys.number("token_shift_count", 2) * embedding, embedding * keys.number("wkv.head_size")
@@ -314,6 +316,7 @@ def _layers(keys: _Keys, row: Family, architecture: str, count: int, drafts: int
     trunk = count - drafts
     heads = keys.each("attention.head_count", count)
     kv = keys.each("attention.head_count_kv", count) if keys.has("attention.head_count_kv") else list(heads)
+            groups = 0 if row.recurrent == "mamba" else keys.number("ssm.group_count")  # only Mamba 2 has groups
     ff = keys.each("feed_forward_length", count)
     first = heads[0] if heads else 0
     default = keys.number("embedding_length") // first if first else 0

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from ollamactl.core.memory.compute import Graph
     from ollamactl.core.memory.model import Hyper
 
 
@@ -27,13 +26,10 @@ UNKNOWN = Band(0.82, 1.9)
 BUILT = Band(0.0005, 0.0005)
 HOSTED = Band(0.3, 0.4)  # recurrent blocks in host memory: what runs there depends on the tokens a sequence
 FORMULA = Band(0.17, 0.25)
-CLASSIC = Band(0.1, 0.2)  # engines before Ollama 0.30, where the rule was compared with a few dozen public logs only
 
 
-def band(hyper: Hyper, graph: Graph, *, built: bool) -> Band:
+def band(hyper: Hyper, *, built: bool) -> Band:
     """The band of a compute buffer."""
     if not hyper.known:
         return UNKNOWN
-    if graph.engine == "classic":
-        return CLASSIC
     return BUILT if built else FORMULA

@@ -12,10 +12,11 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from ollamactl.core.memory import blockwise, lightning
+from ollamactl.core.memory import blockwise, eras, lightning
 from ollamactl.core.memory.builder import Part, rotation_sides
 from ollamactl.core.memory.cache import Cells, pad
 from ollamactl.core.memory.decoder import exact
+from ollamactl.core.memory.eras import Era
 from ollamactl.core.memory.ggml import quantized, row_bytes
 from ollamactl.core.memory.model import Hyper, Layer
 
@@ -37,6 +38,7 @@ class Graph(msgspec.Struct, frozen=True):
     cuda: bool = False
     engine: str = CURRENT
     attend_on_host: bool = False  # flash attention is on though the device has no kernel for these heads
+    era: Era | None = None  # of a release before 0.30
 
 
 class Buffers(msgspec.Struct, frozen=True):
@@ -234,6 +236,8 @@ def peak(hyper: Hyper, graph: Graph) -> float:
 
 def buffers(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> Buffers:
     """The compute buffer of what holds everything: one device, or the host."""
+    if graph.era is not None:
+        return Buffers(eras.compute_bytes(hyper, graph.era, graph.cells, tokens(graph), flash=graph.flash), False)
     built = built_bytes(hyper, graph, on_host=on_host)
     if built is not None:
         return Buffers(built, True)

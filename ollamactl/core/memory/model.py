@@ -233,6 +233,13 @@ def from_header(header: GgufHeader) -> Hyper:
     )
 
 
+def with_layers(hyper: Hyper, layers: tuple[Layer, ...]) -> Hyper:
+    """The same model with other caches in its blocks."""
+    return msgspec.structs.replace(
+        hyper, layers=layers, widths=_widths(layers), groups=tuple(Counter(layers).items())
+    )
+
+
 def _absorbed(keys: _Keys, row: Family) -> bool:
     return row.latent and bool(keys.number("attention.key_length_mla") and keys.number("attention.value_length_mla"))
 
@@ -309,6 +316,7 @@ def _state(keys: _Keys, row: Family, heads: int, embedding: int) -> tuple[int, i
         case "":
             return 0, 0
         case _:
+            groups = 0 if row.recurrent == "mamba" else keys.number("ssm.group_count")  # only Mamba 2 has groups
             return max(conv - 1, 0) * (inner + 2 * groups * state), state * inner
 
 
@@ -316,7 +324,6 @@ def _layers(keys: _Keys, row: Family, architecture: str, count: int, drafts: int
     trunk = count - drafts
     heads = keys.each("attention.head_count", count)
     kv = keys.each("attention.head_count_kv", count) if keys.has("attention.head_count_kv") else list(heads)
-            groups = 0 if row.recurrent == "mamba" else keys.number("ssm.group_count")  # only Mamba 2 has groups
     ff = keys.each("feed_forward_length", count)
     first = heads[0] if heads else 0
     default = keys.number("embedding_length") // first if first else 0

@@ -6,11 +6,12 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ollamactl.core.memory import compute, recurrent
+from ollamactl.core.memory import compute, eras, recurrent
 from ollamactl.core.memory.bands import HOSTED, Band, band
 from ollamactl.core.memory.builder import Part
 from ollamactl.core.memory.cache import Cells, cells, layer_bytes, output_bytes, state_bytes
 from ollamactl.core.memory.compute import CURRENT, NEWEST, Graph
+from ollamactl.core.memory.eras import Era
 from ollamactl.core.memory.ggml import quantized
 from ollamactl.core.memory.graph import OFFLOADED
 from ollamactl.core.memory.model import Hyper
@@ -36,6 +37,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     flash_attention: FlashAttention = "auto"
     batch: int = 512
     engine: str = CURRENT
+    era: Era | None = None  # of a release before 0.30
     unified: bool = False
     swa_full: bool = False
     draft_tokens: int = 0  # of speculative decoding with the model's own draft blocks
@@ -200,6 +202,8 @@ def predict(
     `projected`: as the engine's own fit sees it, which does not bind norms to the device of their block.
     """
     layout = layout if layout is not None else whole(hyper, 0 if devices else HOST)
+    if request.era is not None:
+        hyper = eras.seen_by(hyper, request.era)
     total = request.context * request.slots
     on = flash(hyper, request, devices)
     if on and request.flash_attention == "auto" and not quantized(request.type_v):
@@ -209,7 +213,7 @@ def predict(
         hyper.family.cache == "none" and not hyper.family.recurrent
     )  # such a batch is not cut to the context
     ubatch = request.batch if seen_both_ways else min(request.batch, total)
-    at = cells(total, request.slots, ubatch, hyper.window, unified=request.unified, swa_full=request.swa_full)
+    at = _cells(hyper, request, ubatch)
     graph = Graph(
         ubatch,
         total,
@@ -222,6 +226,7 @@ def predict(
         any(d.kind == "cuda" for d in devices),
         request.engine,
         on and any(d.kind == "cuda" for d in devices) and not _cuda_has_kernel(hyper),
+        request.era,
     )
     terms = _weights(hyper, layout)
     terms += _caches(hyper, request, layout, at, transposed)
@@ -231,6 +236,15 @@ def predict(
         terms.append(Term("projector", 0 if devices else HOST, request.projector, "exact"))
     notes = () if hyper.known else (f"the architecture {hyper.architecture} is not known: taken for a plain decoder",)
     return Prediction(tuple(terms), on, notes)
+
+
+def _cells(hyper: Hyper, request: Request, ubatch: int) -> Cells:
+    total = request.context * request.slots
+    if request.era is not None:
+        return eras.cells_of(hyper, request.era, total, request.slots, ubatch)
+    return cells(
+        total, request.slots, ubatch, hyper.window, unified=request.unified, swa_full=request.swa_full
+    )
 
 
 def _weights(hyper: Hyper, layout: Layout) -> list[Term]:
@@ -277,15 +291,26 @@ def _caches(hyper: Hyper, request: Request, layout: Layout, at: Cells, transpose
             if index:
                 sums["indexer cache", device] = sums.get(("indexer cache", device), 0) + index * count
         if layer.r or layer.s:
-            size = state_bytes(layer, request.slots, request.draft_tokens)
+            size = state_bytes(layer, request.slots, _kept_rows(request))
             sums["recurrent", device] = sums.get(("recurrent", device), 0) + size * count
-    return [Term(name, device, size, kind) for (name, device), size in sums.items()]
+    return [_cached(name, device, size, kind, request.era) for (name, device), size in sums.items()]
+
+
+def _kept_rows(request: Request) -> int:
+    """Copies of a slot's state beside it: for tokens that may be rolled back, or of an old engine."""
+    return request.draft_tokens if request.era is None else eras.state_rows(request.era)
+
+
+def _cached(name: str, device: int, size: int, kind: Kind, era: Era | None) -> Term:
+    if name != "recurrent" or era is None or not era.own:
+        return Term(name, device, size, kind)
+    return Term(name, device, size, "modelled", int(size * eras.state_band(era)))
 
 
 def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int, handed: bool) -> list[Term]:
     """The compute buffers of every device and of the host. `handed`: devices hand over norms too (Part)."""
     buffers = compute.buffers(hyper, graph, on_host=not devices)
-    limits = band(hyper, graph, built=buffers.built)
+    limits = band(hyper, built=buffers.built) if graph.era is None else eras.band(hyper, graph.era)
     used = {d for d in layout.layers if d != HOST}
     if not devices:
         return [_modelled(HOST, buffers.device, limits, hyper)]

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
+from ollamactl.core.memory import eras
 from ollamactl.core.memory.compute import CLASSIC, CURRENT, NEWEST
+from ollamactl.core.memory.eras import LLAMA_SERVER, Era
 from ollamactl.core.memory.model import Hyper
 from ollamactl.core.memory.predict import Device, FlashAttention, Request
 
@@ -50,6 +52,7 @@ class RunnerArgs(msgspec.Struct, frozen=True):
     flash_attention: FlashAttention
     engine: str
     reasons: tuple[str, ...]
+    era: Era | None = None  # of a release before 0.30
 
     @property
     def total_context(self) -> int:
@@ -61,6 +64,7 @@ class RunnerArgs(msgspec.Struct, frozen=True):
         return Request(
             context=self.context, slots=self.slots, type_k=self.kv_cache_type, type_v=self.kv_cache_type,
             flash_attention=self.flash_attention, batch=self.batch, engine=self.engine, projector=projector,
+            era=self.era,
         )  # fmt: skip
 
 
@@ -68,7 +72,7 @@ def engine_class(release: Release, build: int | None = None) -> str:
     """Class of engine of an Ollama release, or of a llama.cpp build where that is known."""
     if build is not None:
         return NEWEST if build >= 11_000 else CURRENT
-    return CURRENT if release >= (0, 30, 0) else CLASSIC
+    return CURRENT if release >= LLAMA_SERVER else CLASSIC
 
 
 def default_context(devices: tuple[Device, ...], release: Release, overhead: int = 0) -> tuple[int, str]:
@@ -99,13 +103,33 @@ def runner_args(
     slots = _slots(hyper, settings, reasons)
     context = _context(hyper, settings, devices, reasons)
     kind = settings.kv_cache_type.lower() or "f16"
-    flash: FlashAttention = "auto" if settings.flash_attention is None else "on" if settings.flash_attention else "off"
-    dropped = kind not in ("f16", "q8_0", "q4_0") or (kind != "f16" and flash == "off")
-    if settings.release < (0, 30, 0) and dropped:
-        reasons.append(f"cache f16: this release drops {kind}")
-        kind = "f16"
+    flash = _flash(hyper, settings)
+    if settings.release < LLAMA_SERVER and kind != "f16":
+        kind = _cache_type(kind, flash, settings.release, reasons)
     batch = _batch(hyper, settings, context, slots, devices, available, flash, reasons)
-    return RunnerArgs(context, slots, batch, kind, flash, engine_class(settings.release), tuple(reasons))
+    era = eras.era(hyper.architecture, settings.release, flash=flash != "off")
+    return RunnerArgs(context, slots, batch, kind, flash, engine_class(settings.release), tuple(reasons), era)
+
+
+def _flash(hyper: Hyper, settings: Settings) -> FlashAttention:
+    chosen = settings.flash_attention
+    if settings.release < LLAMA_SERVER:
+        return eras.flash_attention(hyper, settings.release, chosen)
+    return "auto" if chosen is None else "on" if chosen else "off"
+
+
+def _cache_type(kind: str, flash: FlashAttention, release: Release, reasons: list[str]) -> str:
+    """The cache type of a release before 0.30, which drops in silence what it does not take."""
+    if release < (0, 5, 0):
+        why = "releases before 0.5.0 know no other"
+    elif kind not in ("q8_0", "q4_0"):
+        why = f"this release does not know {kind}"
+    elif flash == "off":
+        why = f"this release takes {kind} only with flash attention, which is off here (OLLAMA_FLASH_ATTENTION=1)"
+    else:
+        return kind
+    reasons.append(f"cache f16: {why}")
+    return "f16"
 
 
 def _slots(hyper: Hyper, settings: Settings, reasons: list[str]) -> int:
@@ -156,7 +180,7 @@ def _batch(
 ) -> int:
     if settings.num_batch:
         return settings.num_batch
-    if settings.release < (0, 30, 0):
+    if settings.release < LLAMA_SERVER:
         return 512
     if hyper.is_embedding:
         return min(2048, context)

@@ -8,8 +8,10 @@ from typing import Any
 
 from ollamactl.core.facts import (
     Buffer,
+    Complaint,
     Connections,
     Effective,
+    EnvFile,
     Facts,
     HostMemory,
     InstalledModel,
@@ -134,12 +136,23 @@ def suppressed(unit: str) -> str:
     )
 
 
+def refused(state: str) -> Facts:
+    complaint = Complaint(text="ollama.service: Service has more than one ExecStart= setting, which is only allowed for Type=oneshot services. Refusing.")
+    return host(service=Service(id="ollama.service", load_state=state, fragment_path=UNIT), complaints=(complaint,))
+
+
+def env_file_gone(optional: bool) -> Facts:
+    one = EnvFile(path="/etc/default/ollama", declared_in=UNIT, declared_line=9, optional=optional, missing=ABSENT)
+    return host(env_files=(one,))
+
+
 FIRES: dict[str, Machine] = {
     "bind_refused": journal("Error: listen tcp 10.1.1.1:11434: bind: cannot assign requested address", unit="ollama[900]"),
     "config_newer_than_process": environment("3", "2"),
     "dropin_drops_earlier_environment": unit_file() + drop_in("Environment=OLLAMA_NUM_PARALLEL=2", name="10-a.conf")
     + drop_in("Environment=", "Environment=OLLAMA_MAX_QUEUE=64", name="20-b.conf"),
     "environment_file_overrides_dropin": env_file("2"),
+    "environment_file_missing": env_file_gone(False),
     "gpu_error_in_kernel": served().text() + XID,
     "gpu_spread_unneeded": spread(2000, 2000),
     "invalid_option_flood": options(3),
@@ -162,9 +175,12 @@ FIRES: dict[str, Machine] = {
     "request_bodies_logged": served().say("request debug logging enabled, inference request logs will be stored in /tmp/x", source="routes.go:1800").text(),
     "runner_killed": served().load(4096, 1).say("Load failed", "ERROR", error="llama-server process has terminated: signal: killed").text(),
     "server_not_reachable": "Error: could not connect to ollama app, is it running?\n",
+    "server_process_stopped": host(process=Process(pid=900, state="stopped")),
+    "service_setup_failed": journal("ollama.service: Failed at step USER spawning /usr/local/bin/ollama: No such process", "ollama.service: Main process exited, code=exited, status=217/USER"),
     "size_understated_by_ps": loaded(3 * GIB),
     "swap_thrash": swapping(GIB),
     "unit_file_problem": files("RestartSec 5"),
+    "unit_refused": refused("bad-setting"),
     "version_unknown": Log().config().say("Listening on 127.0.0.1:11434 (version unknown)", source="routes.go:1972").text(),
 }  # fmt: skip
 
@@ -189,6 +205,7 @@ MISSES: dict[str, Machine] = {
     "env_set_in_shell_not_service": "export OLLAMA_NUM_PARALLEL=4\n" + served("0.9.0", OLLAMA_NUM_PARALLEL="4").text(),
     "env_wrong_side_of_wsl": "$ wsl -d Ubuntu systemctl status ollama    # WSL2\n" + drop_in("Environment=OLLAMA_NUM_PARALLEL=4"),
     "environment_file_overrides_dropin": env_file("6"),
+    "environment_file_missing": env_file_gone(True),
     "execstart_203_exec": unit_file("ExecStart=/usr/local/bin/ollama serve") + journal("Started ollama.service - Ollama Service."),
     "gpu_error_in_kernel": XID + served().text(),
     "gpu_spread_unneeded": spread(14000, 13000),
@@ -236,6 +253,7 @@ MISSES: dict[str, Machine] = {
     "running_server_is_not_the_service": "● ollama.service - Ollama Service\n" + ACTIVE + "$ ollama run a:8b\n",
     "server_not_reachable": "Error: could not connect to ollama app, is it running?\n" + served().text(),
     "service_masked": "me@box:~$ systemctl is-enabled ollama\nenabled\n" + served().text(),
+    "server_process_stopped": host(process=Process(pid=900, state="sleeping")),
     "service_restart_loop": journal("ollama.service: Main process exited, code=exited, status=1/FAILURE", "ollama.service: Scheduled restart job, restart counter is at 6.", "Started ollama.service - Ollama Service.")
     + served().load(4096, 1, layers=(33, 33)).gin(200, "1s").text(),
     "settings_in_main_unit": unit_file() + drop_in('Environment="OLLAMA_HOST=127.0.0.1:11500"'),
@@ -245,6 +263,7 @@ MISSES: dict[str, Machine] = {
     "snap_config_required": "sudo snap install ollama\nsudo snap set ollama host=0.0.0.0\n",
     "snap_confinement_models_path": "sudo snap set ollama models=/var/snap/ollama/common/models\n",
     "swap_thrash": swapping(7 * GIB),
+    "unit_refused": refused("loaded"),
     "unit_file_problem": files("RestartSec=5"),
     "unknown_ollama_variable": "/var/snap/ollama/common/env:\nOLLAMA_MAX_LOADED_MODELS=2\n" + served("0.20.0").text(),
     "user_unit_absent": "$ systemctl --user status ollama\n● ollama.service - Ollama Service\n" + ACTIVE,

@@ -41,6 +41,7 @@ ROWS: tuple[Row, ...] = (
     Row("oom_killed", "has been killed by the OOM killer"),
     Row("oom_killed", "systemd-oomd killed"),
     Row("timeout", "timed out. ", r"(?P<what>.*) timed out"),
+    Row("watchdog", "Watchdog timeout", ends=True),
     Row("killing", "Killing process", r"process (?P<pid>\d+) \((?P<name>[^)]*)\) with signal (?P<signal>\S+?)\.?$"),
     Row("left_over", "Found left-over process", r"process (?P<pid>\d+) \((?P<name>[^)]*)\)"),
     Row("consumed", "Consumed ", r"Consumed (?P<cpu>.*?) CPU time(?:.*?(?P<memory>[\d.]+[KMGT]) memory peak)?"),
@@ -70,10 +71,14 @@ KERNEL: tuple[Row, ...] = (
     Row("suspend", "PM: suspend"),
     Row("suspend", "PM: hibernation"),
     Row("gpu_reset", "amdgpu: GPU reset"),
+    Row("gpu_reset", "timeout, signaled seq", r"ring (?P<ring>\S+) timeout, signaled seq"),  # amdgpu
+    Row("gpu_reset", "GPU HANG"),  # i915, xe
+    Row("gpu_reset", "retry page fault"),  # amdgpu
+    Row("illegal_instruction", "trap invalid opcode", r"(?P<name>\S+)\[(?P<pid>\d+)\] trap invalid opcode"),
 )  # fmt: skip
 _pattern = cache(re.compile)  # when first needed: most logs need few of them
 _COMPLAINT = re.compile(r"\[?(/[^\s:\]]+\.(?:service|conf|slice|target)):(\d+)\]?:? (.+)", re.S)
-_UNIT_COMPLAINT = re.compile(r"(\S+\.service): .*(?:[Ii]gnoring|[Ii]nvalid|[Uu]nknown|not absolute|bad unit file)")
+_UNIT_COMPLAINT = re.compile(r"(\S+\.service): .*(?:[Ii]gnoring|[Ii]nvalid|[Uu]nknown|not absolute|bad unit file|Refusing)")
 
 
 def read_manager(text: str, kernel: bool = False) -> tuple[Row, dict[str, str]] | None:

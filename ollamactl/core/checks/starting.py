@@ -1,0 +1,155 @@
+"""A unit that systemd refuses, or whose process it could not set up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ollamactl.core.checks.base import Finding, check, in_force
+from ollamactl.core.checks.service import LOOP
+from ollamactl.core.facts import EnvFile, Facts, Service
+from ollamactl.core.needs import NO_SIGNS, Signs
+
+# systemd's name of a step before the program is executed -> its exit status, what is wrong, the settings it reads
+STEPS: dict[str, tuple[int, str, tuple[str, ...]]] = {
+    "CHDIR": (200, "the folder of WorkingDirectory= is not there or may not be entered", ("WorkingDirectory",)),
+    "LIMITS": (205, "a limit can't be set", ("LimitNOFILE", "LimitMEMLOCK", "LimitNPROC", "LimitAS")),
+    "STDIN": (208, "its standard input can't be opened", ("StandardInput",)),
+    "STDOUT": (209, "the file of StandardOutput= can't be opened", ("StandardOutput",)),
+    "CHROOT": (210, "RootDirectory= can't be entered", ("RootDirectory", "RootImage")),
+    "CPUAFFINITY": (215, "CPUAffinity= names no CPU of this host", ("CPUAffinity", "NUMAMask")),
+    "GROUP": (216, "a group does not exist", ("Group", "SupplementaryGroups")),
+    "USER": (217, "the user of User= does not exist", ("User",)),
+    "CAPABILITIES": (218, "its capabilities can't be set", ("CapabilityBoundingSet", "AmbientCapabilities")),
+    "CGROUP": (219, "its control group can't be set up", ("Slice", "Delegate")),
+    "STDERR": (222, "the file of StandardError= can't be opened", ("StandardError",)),
+    "NAMESPACE": (
+        226,
+        "a path of its sandbox is not there",
+        ("ReadWritePaths", "ReadOnlyPaths", "BindPaths", "BindReadOnlyPaths", "InaccessiblePaths"),
+    ),
+    "SECCOMP": (228, "its system call filter can't be set", ("SystemCallFilter",)),
+    "RUNTIME_DIRECTORY": (233, "RuntimeDirectory= can't be made", ("RuntimeDirectory",)),
+    "STATE_DIRECTORY": (238, "StateDirectory= can't be made", ("StateDirectory",)),
+    "CACHE_DIRECTORY": (239, "CacheDirectory= can't be made", ("CacheDirectory",)),
+    "LOGS_DIRECTORY": (240, "LogsDirectory= can't be made", ("LogsDirectory",)),
+    "CREDENTIALS": (243, "a credential can't be loaded", ("LoadCredential", "SetCredential")),
+}  # fmt: skip
+LISTS = {*STEPS["NAMESPACE"][2], "SupplementaryGroups", "LoadCredential", "SetCredential"}
+_BY_STATUS = {f"{status}/{name}": name for name, (status, *_) in STEPS.items()}
+REFUSED = ("bad-setting", "error")
+
+
+@check(weight=94, explains=(*LOOP, "need_daemon_reload", "service_not_started_at_boot", "config_newer_than_process"))
+def unit_refused(facts: Facts, service: Service | None = None) -> Iterator[Finding]:
+    """systemd refuses the unit as its files make it.
+
+    Why: two ExecStart= lines without an empty one between them, none at all, or a path that is not absolute: the unit
+    can't be started any more; a process that was started before runs on.
+    Seen: LoadState=bad-setting, and systemd's line that ends in "Refusing.".
+    Do: correct that line; a drop-in replaces a command with an empty ExecStart= before its own.
+    """
+    complaints = [c.text for c in facts.complaints or (facts.log.complaints if facts.log else ())]
+    refusing = [text for text in complaints if text.endswith("Refusing.")][-2:]
+    if service is None or service.load_state not in REFUSED:
+        serves = facts.start is not None and bool(facts.start.listening)
+        if service is None and refusing and not serves:
+            said = "systemd refuses the unit"
+            yield Finding("error", said, tuple(refusing), "systemctl cat ollama; sudo systemctl edit --full ollama")
+        return
+    lines = [
+        f"{file.path}:{one.line}: ExecStart={one.value}" for file, one in in_force(facts.unit_files or (), "ExecStart")
+    ]
+    places = dict.fromkeys(line.split(":", 1)[0] for line in lines[1:] or lines) or [service.fragment_path]
+    state = f"systemctl show: LoadState={service.load_state} {service.load_error}".rstrip()
+    yield Finding(
+        "error",
+        f"systemd refuses {service.id}: it can't be started any more",
+        (state, *refusing, *lines),
+        f"sudoedit {' '.join(places)} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}",
+    )
+
+
+@check(weight=92, explains=(*LOOP, "execstart_203_exec", "exec_path_missing", "malformed_env_assignment"))
+def service_setup_failed(facts: Facts, signs: Signs = NO_SIGNS, service: Service | None = None) -> Iterator[Finding]:
+    """systemd could not set up the process, so the server was never executed.
+
+    Why: a user or group that does not exist, a working directory, a file or a path of the sandbox that is not there.
+    Seen: "Failed at step USER spawning …", status=217/USER and the like.
+    Do: correct the setting, or make what it names.
+    """
+    failed = [e for e in signs.of("unit:exec_failed") if e.fields.get("step") in STEPS]
+    exits = [e for e in signs.of("unit:main_exited") if e.fields.get("status") in _BY_STATUS]
+    if not failed and not exits:
+        return
+    step = failed[-1].fields["step"] if failed else _BY_STATUS[exits[-1].fields["status"]]
+    status, said, keys = STEPS[step]
+    why = failed[-1].fields.get("why", "") if failed else ""
+    lines = _settings(facts, keys)
+    unit = service.id if service else "ollama"
+    yield Finding(
+        "error",
+        f"the server was not executed ({status}/{step}): {said}" + (f" ({why})" if why else ""),
+        (*lines, *signs.quotes(failed[-1:] + exits[-1:])),
+        f"{_editing(lines, unit)} && sudo systemctl restart {unit}",
+    )
+
+
+def _settings(facts: Facts, keys: tuple[str, ...]) -> list[str]:
+    return [
+        f"{f.path}:{one.line}: {key}={one.value}" for key in keys for f, one in in_force(facts.unit_files or (), key)
+    ]
+
+
+def _editing(lines: list[str], unit: str) -> str:
+    places = dict.fromkeys(line.split(":", 1)[0] for line in lines)
+    return f"sudoedit {' '.join(places)} && sudo systemctl daemon-reload" if places else f"sudo systemctl edit {unit}"
+
+
+@check(weight=92, explains=LOOP)
+def environment_file_missing(
+    signs: Signs = NO_SIGNS, service: Service | None = None, env_files: tuple[EnvFile, ...] = ()
+) -> Iterator[Finding]:
+    """A file of EnvironmentFile= is not there, so systemd does not start the service.
+
+    Why: without a `-` before its path the file is needed; the failure is "resources", with no line of the server.
+    Seen: the file, and "Failed to load environment files".
+    Do: make the file, or write EnvironmentFile=-PATH.
+    """
+    lines = signs.lines("unit:environment_file_failed")
+    gone = [
+        f for f in env_files if not f.optional and f.missing is not None and f.missing.kind in ("absent", "denied")
+    ]
+    unit = service.id if service else "ollama"
+    for one in gone:
+        up = service is not None and bool(service.main_pid)
+        yield Finding(
+            "warning" if up else "error",
+            f"EnvironmentFile={one.path} is not there: "
+            + ("the next start fails" if up else "the service can't start"),
+            (f"{one.declared_in}:{one.declared_line}: EnvironmentFile={one.path}", *lines),
+            f"sudo touch {one.path} && sudo systemctl restart {unit}    # or EnvironmentFile=-{one.path}",
+        )
+    if lines and not gone and (service is None or not service.main_pid):
+        said = "systemd could not read a file of EnvironmentFile=, so the service is not started"
+        yield Finding("error", said, lines, f"systemctl cat {unit} | grep EnvironmentFile")
+
+
+@check(weight=86, explains=("client_timeout_500_clusters", "model_stuck_stopping", "queue_building_up"))
+def server_process_stopped(facts: Facts) -> Iterator[Finding]:
+    """The server's process is stopped, so that nobody gets an answer.
+
+    Why: SIGSTOP (a debugger, a shell's ^Z, a freezer of the control group) halts it; systemd goes on showing it as
+    active, and clients wait without end.
+    Seen: the state of the process.
+    Do: let it go on: kill -CONT.
+    """
+    process = facts.process
+    if process is not None and re.match(r"[Tt]$|stopped|tracing", process.state):
+        silent = facts.why("loaded") if facts.loaded is None else None
+        yield Finding(
+            "error",
+            f"the server (pid {process.pid}) is stopped: it takes connections and answers nothing",
+            (f"process {process.pid}: state {process.state}", f"/api/ps: {silent}" if silent else ""),
+            f"sudo kill -CONT {process.pid}",
+        )

@@ -9,7 +9,7 @@ from ollamactl.core.memory.graph import Tensor
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.builder import Builder
-    from ollamactl.core.memory.model import Block, Layer
+    from ollamactl.core.memory.model import Block, Hyper, Layer
 
 F = 4  # bytes of an f32
 
@@ -30,7 +30,7 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
     q, k, v = made.q, made.k, made.v
     if not row.turned_norm:
         q, k = _normed(b, q, k, layer, block)
-    if _turns(b, layer):
+    if turns(b.hyper, b.number):
         q = _roped(b, q, (layer.key, layer.heads, b.tok), layer.swa)
         k = _roped(b, k, (layer.key, layer.kv_heads, b.tok), layer.swa)
     if row.turned_norm:
@@ -45,14 +45,17 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
     return attend(b, made, layer, block)
 
 
-def _turns(b: Builder, layer: Layer) -> bool:
-    """Whether a block rotates queries and keys: in some families only with a window, or if it is dense and early."""
-    row = b.hyper.family
-    if not row.rope_windowed or not b.hyper.window or layer.swa:
+def turns(hyper: Hyper, number: int) -> bool:
+    """Whether a block rotates queries and keys: in some families all but every so manieth, in some only those with a
+    window, or that are dense and early."""
+    row = hyper.family
+    if row.rope_step and (number + 1) % row.rope_step == 0:
+        return False
+    if not row.rope_windowed or not hyper.window or hyper.layers[number].swa:
         return True
     if row.early_router:  # smallthinker takes a period of as many blocks as there are for none
-        return row.window is not None and row.window.period == b.hyper.blocks
-    return row.dense_lead and b.number < b.hyper.keys.get("leading_dense_block_count", 0)
+        return row.window is not None and row.window.period == hyper.blocks
+    return row.dense_lead and number < hyper.keys.get("leading_dense_block_count", 0)
 
 
 def _projected(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Projected:
@@ -85,7 +88,9 @@ def _projected(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Projected
 def _normed(b: Builder, q: Tensor, k: Tensor, layer: Layer, block: Block) -> tuple[Tensor, Tensor]:
     return (
         _head_norm(b, q, block, "attn_q_norm.weight", (layer.key, layer.heads, b.tok)),
-        _head_norm(b, k, block, "attn_k_norm.weight", (layer.key, layer.kv_heads, b.tok)),
+        b.normed(k)
+        if b.hyper.family.bare_k_norm
+        else _head_norm(b, k, block, "attn_k_norm.weight", (layer.key, layer.kv_heads, b.tok)),
     )
 
 

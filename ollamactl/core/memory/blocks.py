@@ -100,6 +100,8 @@ def _after(b: Builder, inp: Tensor, cur: Tensor, block: Block, last: bool, early
         b.rows = b.out
         cur, residual = b.picked_rows(cur), b.picked_rows(residual)
     cur = _added(b, _scaled(b, cur), residual, "feed-forward")
+    if b.given is not None:
+        cur = b.same(cur, b.same(b.picked_rows(b.given) if last else b.given))
     return gemma.with_per_layer(b, cur, block, last) if gemma.per_layer_width(b.hyper) else cur
 
 

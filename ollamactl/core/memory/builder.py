@@ -64,6 +64,7 @@ class Builder:
         self.outputs = self.new_input(4 * self.out)
         self.states = self.new_input(4 * graph.slots)
         self.named_inputs: dict[str, Tensor] = {}  # that blocks share and ask for by name
+        self.given: Tensor | None = None  # the embeddings, where every block adds them to what it gives
         self.first_value: Tensor | None = None  # of RWKV 7: every block mixes the first one's values in
 
     @property

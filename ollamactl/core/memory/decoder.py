@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ollamactl.core.memory import altup, cached, encoder, gemma
+from ollamactl.core.memory.attention import turns
 from ollamactl.core.memory.blocks import decoded
 from ollamactl.core.memory.builder import Builder, Part
 from ollamactl.core.memory.feed_forward import guests
@@ -68,6 +69,8 @@ def _begun(b: Builder) -> Tensor:
             cur = b.same(b.same(b.normed(cur)))
     if b.per_layer is not None:
         b.per_layer.given = cur
+    if row.adds_input:
+        b.given = cur if b.part.first else b.new_input(cur.size)
     return altup.stacked(b, cur) if row.streams and b.part.first else cur
 
 
@@ -110,6 +113,8 @@ def _ended(b: Builder, cur: Tensor) -> Tensor:
         cur = _late_rows(b, cur)
     if not row.pooled:
         cur = b.make(hyper.vocabulary, cur, rows=b.out)
+        if row.picture_tokens:
+            cur = b.make(hyper.vocabulary, cur, Tensor(F * row.picture_tokens), rows=b.out)
         cur.output = True
         b.nodes.expand(cur)
     return encoder.pooled(b, cur) if hyper.is_embedding else cur
@@ -153,7 +158,7 @@ def _sample(hyper: Hyper, part: Part) -> list[int]:
     before: object = None
     for number in part.blocks:
         layer, block = hyper.layers[number], hyper.block_tensors[number]
-        kind = (hash(layer), id(block), number in part.hosted, number in part.hosted_experts)
+        kind = (hash(layer), id(block), turns(hyper, number), number in part.hosted, number in part.hosted_experts)
         key = (*kind, before)
         seen[key] = seen.get(key, 0) + 1
         if seen[key] <= 3 or number == part.blocks[-1] or (layer.heads and cached.keeper(hyper, part, number)[1]):

@@ -16,7 +16,7 @@ class Window(msgspec.Struct, frozen=True):
 
     `when`: "always" (a missing key means `size`), "positive" (only if the key is above 0), "present" (only if the key
     is there), "not-zero" (also if it is missing). `forced`: `size` counts whatever the key says.
-    `pattern`: whether `attention.sliding_window_pattern` may be an integer (the period), an array, or both.
+    `pattern`: whether `attention.sliding_window_pattern` may be an integer (the period), an array, both, or neither.
     """
 
     period: int = 0
@@ -24,7 +24,7 @@ class Window(msgspec.Struct, frozen=True):
     size: int = 0
     forced: bool = False
     when: Literal["always", "positive", "present", "not-zero", "deep"] = "always"
-    pattern: Literal["integer", "array", "both"] = "integer"
+    pattern: Literal["integer", "array", "both", "none"] = "integer"
 
 
 class Family(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +52,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     # How the graph is built, where it can be followed step by step (decoder.py).
     built: bool = True
     layer_norm: bool | None = False  # norms by mean and variance, which need room of their own; None: by the file
+    picture_tokens: int = 0  # of the vocabulary; they are never chosen
     all_rows: bool = False  # logits of all tokens, whichever are asked for
     bare_norms: bool = False  # the norms before attention and feed-forward have no weights
     parallel: Literal["", "shared", "own"] = ""  # the feed-forward takes the attention's normed input, or its own norm
@@ -62,6 +63,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     rope: bool = True
     rope_depth: int = 0  # only models of so many blocks turn queries and keys
     rope_windowed: bool = False  # only blocks with a sliding window turn queries and keys
+    rope_step: int = 0  # every so manieth block turns none
     gaps: bool = False  # blocks may lack attention or feed-forward
     streams: bool = False  # several streams of embeddings (altup.py)
     pooled: bool = False  # ends in vectors, without logits
@@ -70,6 +72,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     input_norm: bool = False  # the embeddings are normed before the first block
     squared: bool = False
     normed_v: bool = False
+    adds_input: bool = False  # every block adds the embeddings to what it gives
+    bare_k_norm: bool = False  # keys are normed without weights
     turned_norm: bool = False  # queries and keys are normed after their rotation
     # Engines before the newest compute the last block for all tokens, and choose rows before or after the last norm,
     # or before the last sum.
@@ -129,12 +133,10 @@ FAMILIES: dict[str, Family] = {
             "glm4",
             "chatglm",
             "exaone",
-            "smollm3",
             "xverse",
             "minicpm",
             "orion",
             "qwen",
-            "chameleon",
             "pangu-embedded",
             "paddleocr",
             "nanbeige",
@@ -143,13 +145,16 @@ FAMILIES: dict[str, Family] = {
         Family(),
     ),
     "refact": Family(rope=False),
+    "smollm3": Family(rope_step=4),
     "baichuan": Family(rope_depth=32),
+    "chameleon": Family(picture_tokens=8192),
     "cogvlm": Family(all_rows=True, mixes=False),
     "phi3": Family(scaled_q=True, residual_first="feed-forward"),
     "openelm": Family(residual_first="attention"),
     "deci": Family(gaps=True),
     "olmo": Family(layer_norm=True, bare_norms=True),
-    **dict.fromkeys(("hunyuan-dense", "hunyuan_vl", "maincoder", "talkie"), Family(turned_norm=True)),
+    **dict.fromkeys(("hunyuan-dense", "hunyuan_vl", "maincoder"), Family(turned_norm=True)),
+    "talkie": Family(turned_norm=True, input_norm=True, bare_norms=True, bare_k_norm=True, adds_input=True),
     "orion": Family(layer_norm=True),
     "bitnet": Family(loads_output=False),
     "plamo": Family(parallel="shared", parallel_sum="attention"),
@@ -193,6 +198,14 @@ FAMILIES: dict[str, Family] = {
     ),
     "neo-bert": Family(cache="none", pooled=True, loads_output=False),
     "gemma-embedding": Family(cache="none", pooled=True, window=Window(period=6), scaled_input=True, scaled_q=True),
+    "gemma-embedding2": Family(
+        cache="none",
+        pooled=True,
+        window=Window(period=6, pattern="both"),
+        per_layer_input=True,
+        normed_v=True,
+        scaled_input=True,
+    ),
     # -- mixtures of experts --
     **dict.fromkeys(("qwen3moe", "qwen3vlmoe", "grovemoe"), Family()),
     "qwen2moe": Family(weights_normed=False),
@@ -260,6 +273,8 @@ FAMILIES: dict[str, Family] = {
     "mellum": Family(window=Window(period=4, when="positive", pattern="both")),
     "muse-glimmer": Family(window=Window(pattern="both"), rope_windowed=True, input_norm=True),
     "granite_swa": Family(window=Window(pattern="array"), experts_ff=True),
+    "spark2_5": Family(window=Window(pattern="array")),
+    "maple": Family(window=Window(pattern="array"), rope_windowed=True),
     "step35": Family(
         weights_normed=None, window=Window(pattern="array"), draft_apart=True, dense_lead=True, late_rows="before"
     ),
@@ -286,7 +301,9 @@ FAMILIES: dict[str, Family] = {
     "falcon-h1": Family(recurrent="mamba2", both=True, whole="both"),
     "nemotron_h": _SINGLE,
     "nemotron_h_moe": msgspec.structs.replace(_SINGLE, draft_apart=True),
-    "lfm2": Family(recurrent="conv", hybrid=True, residual_first="both", window=Window(when="positive")),
+    "lfm2": Family(
+        recurrent="conv", hybrid=True, residual_first="both", window=Window(when="positive", pattern="none")
+    ),
     "lfm2moe": Family(recurrent="conv", hybrid=True, residual_first="both", dense_lead=True),
     "kimi-linear": Family(recurrent="kda", hybrid=True, latent=True, dense_lead=True, rope=False),
     "qwen3next": Family(

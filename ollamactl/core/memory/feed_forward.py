@@ -17,6 +17,8 @@ def mixed(b: Builder, cur: Tensor, block: Block) -> Tensor:
     """The feed-forward of a block: dense, experts, or experts beside a shared or a dense one."""
     if not block.experts:
         return dense(b, cur, block)
+    if "ffn_up_chexps.weight" in block.widths:
+        return _chunked(b, cur, block)
     out = experts(b, cur, block)
     if b.hyper.family.dense_beside and "ffn_up.weight" in block.widths:
         return b.same(b.add(dense(b, cur, block), out))
@@ -64,6 +66,17 @@ def experts(b: Builder, cur: Tensor, block: Block, *, logits: Tensor | None = No
     return _evaluated(b, cur, picked, weights, block, width_out or b.hyper.embedding)
 
 
+def _chunked(b: Builder, cur: Tensor, block: Block) -> Tensor:
+    """Grove MoE: what experts gave goes through smaller ones, which groups of them share, and both are added."""
+    logits = router(b, cur, block)
+    out = experts(b, cur, block, logits=logits)
+    shared = block.experts // max(int(b.hyper.keys.get("experts_per_group", 0)), 1)
+    picked, weights = _weighed(b, logits, block, shared=shared)
+    b.nodes.expand(weights)
+    adjusted = _evaluated(b, out, picked, weights, block, b.hyper.embedding, "_chexps", min(_used(b), shared))
+    return b.same(out, b.same(adjusted))
+
+
 def guests(b: Builder, block: Block) -> Tensor:
     """The experts of a block on another device, with their matrices on the host: the rows come from there."""
     e, rows = b.hyper.embedding, b.rows
@@ -73,16 +86,20 @@ def guests(b: Builder, block: Block) -> Tensor:
     return b.nodes.expand(b.add(_evaluated(b, cur, picked, weights, block, e), residual))
 
 
-def _evaluated(b: Builder, cur: Tensor, picked: Tensor, weights: Tensor, block: Block, e: int) -> Tensor:
-    rows, used = b.rows, _used(b)
+def _evaluated(
+    b: Builder, cur: Tensor, picked: Tensor, weights: Tensor, block: Block, e: int,
+    kind: str = "_exps", used: int = 0,
+) -> Tensor:  # fmt: skip
+    """The sum of what the picked experts make of `cur`. `kind`: how their tensors' names end."""
+    rows, used = b.rows, used or _used(b)
     cur = b.view(cur, ("cur3", rows))
     first = b.hyper.family.expert_rows  # llama4 weighs what goes in, not what comes out
     if first:
         cur = b.same(b.make(e * used, cur, layout=(e, used, rows)), weights)
-    act = _inside(b, cur, picked, block)
-    down = b.weigh(b.make(e * used, act, picked, layout=(e, used, rows)), block, "ffn_down_exps.weight")
-    if "ffn_down_exps.bias" in block.widths:
-        down = b.weigh(b.same(down, picked), block, "ffn_down_exps.bias")
+    act = _inside(b, cur, picked, block, kind, used)
+    down = b.weigh(b.make(e * used, act, picked, layout=(e, used, rows)), block, f"ffn_down{kind}.weight")
+    if f"ffn_down{kind}.bias" in block.widths:
+        down = b.weigh(b.same(down, picked), block, f"ffn_down{kind}.bias")
     if not first:
         down = b.same(down, weights)
     b.nodes.expand(down)
@@ -99,16 +116,21 @@ def router(b: Builder, cur: Tensor, block: Block) -> Tensor:
     return b.matrix(block.experts, cur, block, "ffn_gate_inp")
 
 
-def _weighed(b: Builder, logits: Tensor, block: Block) -> tuple[Tensor, Tensor]:
-    """Which experts every token goes to, and their weights."""
-    row, keys, rows, count, used = b.hyper.family, b.hyper.keys, b.rows, block.experts, _used(b)
+def _weighed(b: Builder, logits: Tensor, block: Block, shared: int = 0) -> tuple[Tensor, Tensor]:
+    """Which experts every token goes to, and their weights. `shared`: of that many, each chosen for a group."""
+    row, keys, rows, count = b.hyper.family, b.hyper.keys, b.rows, block.experts
+    used = min(_used(b), shared or count)
     gating = int(keys.get("expert_gating_func", 0)) or row.gating
     probs = logits if gating == 3 else b.same(logits)
     chosen = logits if row.expert_rows else probs
     if "exp_probs_b.bias" in block.widths and not row.expert_rows:
         chosen = b.weigh(b.same(probs), block, "exp_probs_b.bias")
+    if "ffn_up_chexps.weight" in block.widths:
+        chosen = b.same(logits)
     top = Tensor(4 * count * rows, (chosen,))
     picked = b.view(top, ("top", used), 0, 4 * used * rows)
+    if shared not in (0, count):  # the number of its group, reckoned as a number of floating point
+        picked = Tensor(picked.size, (b.same(Tensor(picked.size, (picked,), layout=("picked", used))),))
     weights = b.make(used, b.view(probs, "probs3"), picked, layout=(1, used, rows))
     if gating == 3:
         weights = b.view(b.same(b.view(weights, (used, rows))), (1, used, rows))
@@ -122,16 +144,16 @@ def _weighed(b: Builder, logits: Tensor, block: Block) -> tuple[Tensor, Tensor]:
     return picked, weights
 
 
-def _inside(b: Builder, cur: Tensor, picked: Tensor, block: Block) -> Tensor:
+def _inside(b: Builder, cur: Tensor, picked: Tensor, block: Block, kind: str, used: int) -> Tensor:
     """What the experts hold before their last matrix."""
-    w, width = block.widths, block.expert_width * _used(b)
+    w, width = block.widths, block.inner(f"ffn_down{kind}.weight") * used
     if "ffn_gate_up_exps.weight" in w:
         both = b.weigh(b.make(2 * width, cur, picked), block, "ffn_gate_up_exps.weight")
         return b.make(width, b.view(both, "g"), b.view(both, "u", 1))
-    up = _expert_matrix(b, width, cur, picked, block, "ffn_up_exps")
-    if "ffn_gate_exps.weight" not in w:
+    up = _expert_matrix(b, width, cur, picked, block, f"ffn_up{kind}")
+    if f"ffn_gate{kind}.weight" not in w:
         return activated(b, up)
-    gate = _expert_matrix(b, width, cur, picked, block, "ffn_gate_exps")
+    gate = _expert_matrix(b, width, cur, picked, block, f"ffn_gate{kind}")
     return b.make(width, gate, up)
 
 

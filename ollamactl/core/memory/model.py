@@ -272,7 +272,7 @@ def _windowed(keys: _Keys, row: Family, count: int, trunk: int) -> list[bool]:
             return [bool(flag) for flag in keys.each(name, trunk)] + [False] * (count - trunk)
         period = rule.period  # families with a compiled-in period ignore an array
     else:
-        period = keys.number(name, rule.period)
+        period = rule.period if rule.pattern == "none" else keys.number(name, rule.period)
     flags = (
         [i % period != 0 if rule.full_first else i % period < period - 1 for i in range(trunk)]
         if period

@@ -10,7 +10,7 @@ from ollamactl.core.capacity import CONTEXT_BAND, Budget
 from ollamactl.core.facts import Facts
 from ollamactl.core.memory.compute import CLASSIC
 from ollamactl.core.memory.runner_args import Settings
-from ollamactl.core.sizing import AUTO_MOST, Cell, Model, Row, auto, cell, focus, table
+from ollamactl.core.sizing import AUTO_MOST, Cell, Model, Row, as_set, auto, cell, focus, table
 from ollamactl.core.ways import Option, options
 
 PROMPT_CACHE = 8192 << 20  # bytes of llama-server's --cache-ram where it is not set
@@ -54,7 +54,7 @@ def answer(
     current: int = 0,
 ) -> Answer:
     """The whole answer. `current`: the slots that are set now, for `auto`."""
-    now = cell(model, settings, budget, settings.parallel or 1)
+    now = as_set(model, settings, budget)
     contexts = asked.contexts or _contexts(model, now)
     kinds = asked.kinds or (now.args.kv_cache_type,)
     chosen = None
@@ -65,13 +65,15 @@ def answer(
         chosen = auto((one,), base, budget, current)
         slots = tuple(sorted({*slots, *(n for n in USUAL_SLOTS if n <= AUTO_MOST), max(1, chosen[0])}))
     if not slots:
-        slots = tuple(sorted({*USUAL_SLOTS, settings.parallel or 1}))
+        slots = tuple(sorted({*USUAL_SLOTS, now.slots}))
     rows = table(model, settings, budget, slots, contexts, kinds)
     if chosen is not None:
         close = cell(model, settings, budget, max(1, chosen[0]), context=contexts[0] if asked.contexts else None,
                      kv=kinds[0])  # fmt: skip
-    else:
+    elif asked.slots or asked.contexts:
         close = focus(rows)
+    else:
+        close = _in_use(rows, now)
     ways = tuple(options(model, settings, budget, close, smaller)) if not close.fits else ()
     return Answer(
         model=model, budget=budget, settings=settings, slots=slots, rows=rows, focus=close, ways=ways, auto=chosen,
@@ -79,9 +81,18 @@ def answer(
     )  # fmt: skip
 
 
-def _contexts(model: Model, now: Cell) -> tuple[int, ...]:
+def _contexts(model: Model, now: Cell) -> tuple[int | None, ...]:
     most = model.hyper.trained_context or max(USUAL_CONTEXTS)
-    return tuple(sorted({now.context, *(c for c in USUAL_CONTEXTS if c <= most)}))
+    found = sorted({now.context, *(c for c in USUAL_CONTEXTS if c <= most)})
+    return tuple(None if c == now.context else c for c in found)
+
+
+def _in_use(rows: tuple[Row, ...], now: Cell) -> Cell:
+    """The start that the settings of now lead to, with the first cache type asked for that does not fit, if any."""
+    if [r.kv_type for r in rows if r.context == now.context] == [now.args.kv_cache_type]:
+        return now
+    starts = [c for r in rows if r.context == now.context for c in r.cells if c.slots == now.slots]
+    return next((c for c in starts if not c.fits), starts[0])
 
 
 def _notes(model: Model, settings: Settings, budget: Budget, close: Cell, asked: Asked) -> Iterable[str]:
@@ -110,7 +121,10 @@ def words(result: Answer) -> str:
     count = one.args.slots
     slots = f"{count} slot{'s' * (count != 1)} × {tokens(one.args.context)}"
     weights = gib(one.full.total("weights"))
-    need = f"{slots} of {model.name} need{'s' * (count == 1)} {gib(one.kv)} of cache beside {weights} of weights"
+    if not one.need:
+        return f"{slots} of {model.name} can't be started: {one.fit.why}"
+    held = _held(one)
+    need = f"{slots} of {model.name} need{'s' * (count == 1)} {gib(one.kv)} of {held} beside {weights} of weights"
     if not one.kv:
         need = f"{model.name} needs no cache beside {weights} of weights"
     free = result.budget.device_bytes if one.places else result.budget.host_free
@@ -124,6 +138,13 @@ def words(result: Answer) -> str:
     alone = one.args.slots == 1 and most == 1 and one.slots > 1
     said = "1 slot fits" if most == 1 else f"{most} slots fit"
     return f"{need}{have}{said}" + (" (Ollama gives it one whatever is set)" if alone else "")
+
+
+def _held(one: Cell) -> str:
+    state, kv = one.full.total("recurrent"), one.kv
+    if not state:
+        return "cache"
+    return "recurrent state" if state == kv else "cache and recurrent state"
 
 
 def tokens(count: int) -> str:

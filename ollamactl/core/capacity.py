@@ -9,6 +9,7 @@ import msgspec
 
 from ollamactl.core import settings as registry
 from ollamactl.core.facts import Compute, Facts, Gpu, Runner
+from ollamactl.core.memory.eras import LLAMA_SERVER
 from ollamactl.core.memory.fit import margin
 from ollamactl.core.memory.predict import Device
 from ollamactl.core.memory.runner_args import Settings
@@ -19,6 +20,8 @@ GiB = 1 << 30
 # 305 MiB measured on CUDA, reports from 150 to 550. Loads stored on this host take its place.
 CONTEXT = {"cuda": 305 * MiB, "rocm": 305 * MiB, "vulkan": 100 * MiB, "metal": 0}
 CONTEXT_BAND = 0.5
+# Bytes that releases before 0.30 leave of a device for the driver (MinimumMemory of discover/gpu.go, ml/device.go).
+MINIMUM = {"cuda": 457 * MiB, "rocm": 457 * MiB, "vulkan": 457 * MiB, "metal": 512 * MiB}
 _VENDOR_KIND = {"nvidia": "cuda", "amd": "rocm", "intel": "vulkan", "apple": "metal"}
 _VENDOR_NAME = {"nvidia": "CUDA", "amd": "ROCm", "intel": "Vulkan", "apple": "Metal"}
 NEWEST_RELEASE = (0, 33, 0)  # what is assumed where no release is known
@@ -172,14 +175,14 @@ def budget(
     why = ""
     if gpu_free is not None:
         places = _assumed(facts, gpu_free, taken)
-        why = "no GPU is assumed (--gpu-free 0)"
+        why = "as --gpu-free 0 says"
     else:
         places, why = _found(facts, values, stay, leave, taken)
     places = _one_library(places, notes)
-    memory = facts.memory
-    host_free = None
-    if memory is not None:
-        host_free = memory.available + sum(h.host for h in leave)
+    release, _ = release_of(facts)
+    host_free = _host_free(facts)
+    if host_free is not None:
+        host_free += sum(h.host for h in leave)
         limit = facts.service.memory_max if facts.service else None
         if limit is not None and limit < host_free:
             host_free = limit
@@ -189,13 +192,27 @@ def budget(
     return Budget(
         places=places,
         host_free=host_free,
-        target=_target(values, notes),
+        target=_target(values, notes) if release >= LLAMA_SERVER else _minimum(values, places),
         spread=bool(truth(values, "OLLAMA_SCHED_SPREAD")),
         cpus=facts.system.cpus if facts.system else 0,
         why_cpu="" if places else why,
         beside=stay,
         notes=tuple(notes),
     )
+
+
+def _host_free(facts: Facts) -> int | None:
+    """Host memory that is available, or what the server saw at its start where nothing was asked."""
+    if facts.memory is not None:
+        return facts.memory.available
+    seen = [c.available for c in (facts.start.computes if facts.start else ()) if c.library.lower() == "cpu"]
+    return seen[0] if seen else None
+
+
+def _minimum(values: Mapping[str, str | None], places: tuple[Place, ...]) -> int:
+    """What releases before 0.30 keep free of each device: for the driver's context, and OLLAMA_GPU_OVERHEAD."""
+    least = max((MINIMUM.get(p.device.kind, 0) - p.context for p in places), default=0)
+    return max(0, least) + (number(values, "OLLAMA_GPU_OVERHEAD") or 0)
 
 
 def _target(values: Mapping[str, str | None], notes: list[str]) -> int | None:
@@ -275,7 +292,7 @@ def _found(
                 continue
             pairs.append((_VENDOR_KIND[seen_gpu.vendor], seen_gpu.name, None, where))
         if facts.gpus is None:
-            why = f"no GPU is known ({facts.why('gpus')})"
+            why = "no GPU is known of it; --gpu-free SIZE says what there is"
         elif hidden:
             why = "no GPU of this host is one that Ollama uses"
     found = []

@@ -11,7 +11,7 @@ from ollamactl.core.memory import fit as fitting
 from ollamactl.core.memory.fit import Fit, Verdict
 from ollamactl.core.memory.model import Hyper
 from ollamactl.core.memory.predict import HOST, Device, Prediction, predict, refusal
-from ollamactl.core.memory.runner_args import RunnerArgs, Settings, plain_cache, runner_args
+from ollamactl.core.memory.runner_args import RunnerArgs, Settings, plain_cache, runner_args, slots_asked
 from ollamactl.core.settings import MAX_SLOTS
 
 CACHES = ("cache", "window cache", "indexer cache", "recurrent")
@@ -143,6 +143,12 @@ def start(model: Model, args: RunnerArgs, budget: Budget, slots: int | None = No
     )  # fmt: skip
 
 
+def as_set(model: Model, base: Settings, budget: Budget) -> Cell:
+    """The start as everything is set, with the reason of each number."""
+    args = args_for(model, settings_for(model, base), budget)
+    return start(model, args, budget, slots_asked(base))
+
+
 def cell(
     model: Model, base: Settings, budget: Budget, slots: int, *, context: int | None = None, kv: str | None = None
 ) -> Cell:
@@ -194,9 +200,15 @@ def stays(model: Model, args: RunnerArgs, budget: Budget) -> bool:
 
 
 def table(
-    model: Model, base: Settings, budget: Budget, slots: Iterable[int], contexts: Iterable[int], kinds: Iterable[str]
+    model: Model,
+    base: Settings,
+    budget: Budget,
+    slots: Iterable[int],
+    contexts: Iterable[int | None],
+    kinds: Iterable[str],
 ) -> tuple[Row, ...]:
-    """Rows by cache type, then context. Contexts above what the model was trained for are clipped, once."""
+    """Rows by cache type, then context. Contexts above what the model was trained for are clipped, once. None: the
+    context that counts by itself, with its reason."""
     rows: list[Row] = []
     slots = tuple(slots)
     for kv in kinds:

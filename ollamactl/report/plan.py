@@ -18,6 +18,7 @@ GAP = 3  # between columns
 LONG = {
     "cache": "KV cache", "window cache": "sliding-window cache", "recurrent": "recurrent state",
 }  # fmt: skip
+SHORT = {**LONG, "window cache": "window", "recurrent": "state"}  # as heads of columns
 
 
 def size(n: int) -> str:
@@ -104,8 +105,13 @@ def _table(out: Terminal, result: Answer) -> None:
         lines = columns([list(row) for row in zip(*part, strict=True)], right, out.table_width, GAP)
         for line in lines if lines[0] else lines[1:]:
             out.line(line)
-    if any(not c.fit.certain and not c.fits for r in result.rows for c in r.cells):
-        out.line("~ within the band of the prediction: it may fit after all")
+    cells = [c for r in result.rows for c in r.cells]
+    if any(c.verdict == "spills" for c in cells):
+        out.wrap("spills N/M: N of the M layers would lie in host memory, which is slow", hang=2)
+    if any(c.verdict == "cannot load" and c.need for c in cells):
+        out.wrap("no: it cannot load, neither there nor partly in host memory; this is what it would need", hang=2)
+    if any(not c.fit.certain and not c.fits for c in cells):
+        out.wrap("~ within the band of the prediction: it may fit after all", hang=2)
 
 
 def _beside(names: list[str], counts: list[list[str]], last: list[str], width: int) -> Iterator[list[list[str]]]:
@@ -139,10 +145,7 @@ def _start(out: Terminal, result: Answer) -> None:
     one = result.focus
     args = one.args
     said = f"{tokens(args.context)} × {args.slots}, {args.kv_cache_type}"
-    kv = f" --cache-type-k {args.kv_cache_type} --cache-type-v {args.kv_cache_type}"
-    line = f"-c {args.total_context} -np {args.slots} -b {args.batch} -ub {args.batch}"
-    line += f" --flash-attn {args.flash_attention}"
-    out.wrap(f"{said}: the runner gets {line}{kv if args.kv_cache_type != 'f16' else ''}", hang=2)
+    out.wrap(f"{said}: the runner gets {args.told}", hang=2)
     for reason in args.reasons:
         out.wrap(f"{reason}", indent=2, hang=4)
     if one.fit.why:
@@ -155,9 +158,9 @@ def _start(out: Terminal, result: Answer) -> None:
                  "OLLAMA_SCHED_SPREAD=1 takes all", indent=2, hang=4)  # fmt: skip
     if places and not one.fits:
         out.line("  with every layer on the GPU:" if len(places) == 1 else "  with every layer on the GPUs:")
-    _show_terms(out, _terms(one.full, places))
+    _show_terms(out, one.full, places)
     if one.verdict == "spills":
-        whose = "layers go to host memory"
+        whose = "layer goes to host memory" if one.fit.spilled == 1 else "layers go to host memory"
         if one.fit.layout.lent:
             whose += ", wholly or with their experts alone"
         on = sum(one.fit.prediction.on(i) for i in range(len(places)))
@@ -165,27 +168,29 @@ def _start(out: Terminal, result: Answer) -> None:
                  f"{size(one.fit.prediction.on(HOST))} on the host", indent=2, hang=4)  # fmt: skip
 
 
-def _show_terms(out: Terminal, rows: list[list[str]]) -> None:
+def _show_terms(out: Terminal, full: Prediction, places: list[Place]) -> None:
     """Terms by device. Many devices stand below each other."""
-    turned = [list(column) for column in zip(*rows, strict=True)]
-    if _width(turned) > out.table_width - 2:
-        rows, turned = turned, rows
-    for line in columns(rows, {*range(1, len(rows[0]) - (rows[0][-1] == ""))}, out.table_width - 2, GAP):
+    rows, width = _terms(full, places, LONG), out.table_width - 2
+    if _width(_turned(rows)) > width:
+        rows = _turned(_terms(full, places, SHORT))
+    for line in columns(rows, {*range(1, len(rows[0]) - (rows[0][-1] == ""))}, width, GAP):
         out.line("  " + line)
 
 
-def _terms(full: Prediction, places: list[Place]) -> list[list[str]]:
+def _turned(rows: list[list[str]]) -> list[list[str]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _terms(full: Prediction, places: list[Place], names: dict[str, str]) -> list[list[str]]:
     rows = [["", *(p.device.name for p in places), "host", ""]]
-    names = dict.fromkeys(t.name for t in full.terms)
-    for name in names:
+    for name in dict.fromkeys(t.name for t in full.terms):
         mine = [t for t in full.terms if t.name == name]
         by = {t.device: t.bytes for t in mine}
         cells = [size(by[i]) if i in by else "" for i in range(len(places))]
-        rows.append([LONG.get(name, name), *cells, size(by[HOST]) if HOST in by else "", _kind(mine)])
+        rows.append([names.get(name, name), *cells, size(by[HOST]) if HOST in by else "", _kind(mine)])
+    rows.append(["together", *(size(full.on(i)) for i in range(len(places))), size(full.on(HOST)), ""])
     if any(p.context for p in places):
-        rows.append(["driver", *(size(p.context) for p in places), "", "of the process"])
-    sums = [size(full.on(i) + p.context) for i, p in enumerate(places)]
-    rows.append(["together", *sums, size(full.on(HOST)), ""])
+        rows.append(["+ driver", *(size(p.context) for p in places), "", "beside"])
     return rows
 
 
@@ -202,6 +207,8 @@ def _kind(terms: list[Any]) -> str:
 def _ways(out: Terminal, result: Answer) -> None:
     one = result.focus
     room = "" if one.room is None else f", {size(max(0, one.room))} may be used"
+    if one.headroom is not None and one.headroom >= 0:
+        room += ", yet not every GPU's share holds its layers" if len(one.places) > 1 else ": too close to be sure"
     said = f"{tokens(one.args.context)} × {one.args.slots} needs {size(one.need)}{room}"
     if not result.ways:
         out.wrap(f"{said}. No cache type, context, slot count or usual build of it would fit.")

@@ -18,7 +18,8 @@ from ollamactl.core.memory.model import Hyper, Layer, with_layers
 MiB = 1 << 20
 Release = tuple[int, int, int]
 LLAMA_SERVER: Release = (0, 30, 0)  # from here on every GGUF is served by llama-server
-TRIALS: Release = (0, 11, 5)  # layers are placed by trial allocation where Ollama's own engine serves
+# From here on llama.cpp has a stream of cells for each slot and none for encoders, and a runner is told by a request.
+STREAMS: Release = (0, 11, 5)
 AUTO_FLASH: Release = (0, 13, 4)  # llama.cpp decides about flash attention where nothing is set
 
 # Architectures that Ollama's own engine serves, by the release that began it (OllamaEngineRequired).
@@ -55,6 +56,7 @@ class Era(msgspec.Struct, frozen=True):
     unified: bool = False  # all slots share one stream of cells
     padding: int = 256  # cells are rounded up to it
     encoders_cache: bool = False  # embedding models have a key-value cache too
+    by_request: bool = False  # the runner is told its numbers by a load request, not by arguments
 
 
 def era(architecture: str, release: Release, *, flash: bool) -> Era | None:
@@ -64,9 +66,10 @@ def era(architecture: str, release: Release, *, flash: bool) -> Era | None:
     own = serves(architecture, release)
     return Era(
         own=own,
-        unified=own or release < (0, 11, 5),
+        unified=own or release < STREAMS,
         padding=256 if flash or release >= (0, 13, 0) else 32,
-        encoders_cache=not own and release < (0, 11, 5),
+        encoders_cache=not own and release < STREAMS,
+        by_request=release >= STREAMS,
     )
 
 

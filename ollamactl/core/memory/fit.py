@@ -94,9 +94,13 @@ def fit(
     if placed.whole and _held(_sums(partial, Prediction.on, devices), [d.free for d in devices]):
         return Fit("fits", 0, placed, partial, _headroom(partial, devices, keep), certain)
     if host_free is not None and partial.least(HOST) > host_free:
-        why = f"the host would need {partial.on(HOST) / MiB:.0f} MiB and has {host_free / MiB:.0f}"
+        why = f"the host would need {_gib(partial.on(HOST))} and has {_gib(host_free)}"
         return Fit("cannot load", placed.spilled, placed, partial, _headroom(partial, devices, keep), certain, why)
     return Fit("spills", max(placed.spilled, 1), placed, partial, headroom, certain)
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):,.1f} GiB"
 
 
 def _held(used: list[int], targets: list[int]) -> bool:
@@ -126,7 +130,7 @@ def _on_host(hyper: Hyper, request: Request, host_free: int | None) -> Fit:
     layout = whole(hyper, HOST)
     prediction = predict(hyper, request, (), layout)
     if host_free is not None and prediction.least(HOST) > host_free:
-        why = f"it needs {prediction.on(HOST) / MiB:.0f} MiB of host memory, {host_free / MiB:.0f} are available"
+        why = f"it needs {_gib(prediction.on(HOST))} of host memory, {_gib(host_free)} are available"
         return Fit("cannot load", hyper.blocks + 1, layout, prediction, (), prediction.least(HOST) > host_free, why)
     spare = () if host_free is None else (host_free - prediction.on(HOST),)
     return Fit("fits", 0, layout, prediction, spare, True)

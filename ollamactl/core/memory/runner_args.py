@@ -19,11 +19,11 @@ Release = tuple[int, int, int]
 
 # Families for which Ollama forces one slot, by the release that began it (server/sched.go).
 ONE_SLOT: dict[str, Release] = {
-    "mllama": (0, 4, 0),
+    "mllama": (0, 4, 1),
     "qwen3vl": (0, 12, 7), "qwen3vlmoe": (0, 12, 7),
-    "qwen3next": (0, 15, 0), "lfm2": (0, 15, 0), "lfm2moe": (0, 15, 0),
-    "qwen35": (0, 16, 0), "qwen35moe": (0, 16, 0),
-    "nemotron_h": (0, 20, 0), "nemotron_h_moe": (0, 20, 0), "nemotron_h_omni": (0, 22, 1),
+    "qwen3next": (0, 15, 5), "lfm2": (0, 15, 5), "lfm2moe": (0, 15, 5),
+    "qwen35": (0, 17, 1), "qwen35moe": (0, 17, 1),
+    "nemotron_h": (0, 17, 1), "nemotron_h_moe": (0, 17, 1), "nemotron_h_omni": (0, 22, 0),
 }  # fmt: skip
 _TIERS = ((47 * GiB, 262_144), (23 * GiB, 32_768))
 
@@ -59,6 +59,21 @@ class RunnerArgs(msgspec.Struct, frozen=True):
         """What -c says."""
         return self.context * self.slots
 
+    @property
+    def told(self) -> str:
+        """The numbers as the runner is told them: its arguments, or the fields of a load request."""
+        kind = "" if self.kv_cache_type == "f16" else self.kv_cache_type
+        if self.era is None:
+            said = f"-c {self.total_context} -np {self.slots} -b {self.batch} -ub {self.batch}"
+            said += f" --flash-attn {self.flash_attention}"
+            return said + (f" --cache-type-k {kind} --cache-type-v {kind}" if kind else "")
+        if self.era.by_request:
+            said = f"KvSize:{self.total_context} Parallel:{self.slots} BatchSize:{self.batch}"
+            return said + (f" KvCacheType:{kind}" if kind else "") + f", flash attention {self.flash_attention}"
+        said = f"--ctx-size {self.total_context} --parallel {self.slots} --batch-size {self.batch}"
+        said += " --flash-attn" if self.flash_attention == "on" else ""
+        return said + (f" --kv-cache-type {kind}" if kind else "")
+
     def request(self, *, projector: int = 0) -> Request:
         """The same as a request to the memory model."""
         return Request(
@@ -90,9 +105,17 @@ def default_context(devices: tuple[Device, ...], release: Release, overhead: int
 
 def default_slots(release: Release) -> int:
     """Default of OLLAMA_NUM_PARALLEL."""
-    if release >= (0, 10, 0):
+    if release >= (0, 10, 0) or release < (0, 2, 0):
         return 1
     return 2 if release >= (0, 6, 7) else 4
+
+
+def slots_asked(settings: Settings) -> int:
+    """Slots that are set or the default. Releases 0.2 to 0.9 take 0 as not set, later ones as 1."""
+    chosen = settings.parallel
+    if chosen is None or (not chosen and settings.release < (0, 10, 0)):
+        return default_slots(settings.release)
+    return max(1, chosen)
 
 
 def runner_args(
@@ -133,9 +156,8 @@ def _cache_type(kind: str, flash: FlashAttention, release: Release, reasons: lis
 
 
 def _slots(hyper: Hyper, settings: Settings, reasons: list[str]) -> int:
-    asked = settings.parallel if settings.parallel is not None else default_slots(settings.release)
-    slots = max(asked, 1)
-    if hyper.is_embedding:
+    slots = slots_asked(settings)
+    if hyper.is_embedding and settings.release >= (0, 3, 7):
         if slots > 1:
             reasons.append("one slot: Ollama gives embedding models one, without a warning")
         return 1
@@ -144,8 +166,9 @@ def _slots(hyper: Hyper, settings: Settings, reasons: list[str]) -> int:
         if slots > 1:
             reasons.append(f"one slot: Ollama forces it for the family {hyper.architecture}")
         return 1
-    if settings.parallel is None:
-        reasons.append(f"{slots} slot{'s' if slots > 1 else ''}: the default of this release")
+    if not settings.parallel:
+        otherwise = ", or 1 where they would not fit" if slots > 1 else ""
+        reasons.append(f"{slots} slot{'s' if slots > 1 else ''}: the default of this release{otherwise}")
     return slots
 
 

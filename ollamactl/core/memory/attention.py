@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ollamactl.core.memory import cached, recurrent, uncached
+from ollamactl.core.memory import cached, kernels, recurrent, uncached
 from ollamactl.core.memory.graph import Tensor
 
 if TYPE_CHECKING:
@@ -165,7 +165,8 @@ def _read(b: Builder, q: Tensor, layer: Layer, block: Block) -> Tensor:
     cells = graph.cells.swa if layer.swa else graph.cells.full
     number, other_memory = cached.keeper(b.hyper, b.part, b.number)
     keeper, away = (layer, b.hosted) if number == b.number else (b.hyper.layers[number], other_memory)
-    on_host = graph.attend_on_host or recurrent.attends_on_host(b.hyper, b.part.hosted, b.number)
+    without_kernel = graph.attend_on_host and not kernels.has_kernel(b.hyper, layer)
+    on_host = without_kernel or recurrent.attends_on_host(b.hyper, b.part.hosted, b.number)
     kept_k = cached.kept(b, keeper.k, graph.type_k, cells, away and not on_host)
     kept_v = cached.kept(b, keeper.v, graph.type_v, cells, away and not on_host)
     if on_host:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from ollamactl.core.memory import blockwise, eras, lightning
+from ollamactl.core.memory import blockwise, eras, kernels, lightning
 from ollamactl.core.memory.builder import Part, rotation_sides
 from ollamactl.core.memory.cache import Cells, pad
 from ollamactl.core.memory.decoder import exact
@@ -37,7 +37,7 @@ class Graph(msgspec.Struct, frozen=True):
     type_v: str
     cuda: bool = False
     engine: str = CURRENT
-    attend_on_host: bool = False  # flash attention is on though the device has no kernel for these heads
+    attend_on_host: bool = False  # flash attention is on though the device has no kernel for some heads
     era: Era | None = None  # of a release before 0.30
 
 
@@ -222,6 +222,7 @@ def _attended(hyper: Hyper, graph: Graph) -> int:
     caches = max(
         (row_bytes(graph.type_k, layer.k) + row_bytes(graph.type_v, layer.v)) * (at.swa if layer.swa else at.full)
         for layer in hyper.layers
+        if not kernels.has_kernel(hyper, layer)
     )
     return 4 * tok * (w.hk + w.hv) + caches * at.streams
 
@@ -287,7 +288,7 @@ def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False, part: Part
         for kind, width in ((graph.type_k, hyper.widths.kw_full), (graph.type_v, hyper.widths.vw_full))
         if kind == "f32" or (graph.cuda and kind != "f16")
     )
-    slopes = (0,) if graph.attend_on_host else (mask, mask + 2 * at.streams * copied)
+    slopes = (*((0,) if graph.attend_on_host else ()), mask, mask + 2 * at.streams * copied)
 
     def size(at: Graph) -> int:
         return _followed(hyper, at, tok, on_host, part) or 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ollamactl.core.memory import cached
+from ollamactl.core.memory import cached, kernels
 from ollamactl.core.memory.attention import Projected, attend
 from ollamactl.core.memory.ggml import row_bytes
 from ollamactl.core.memory.graph import OFFLOADED, Tensor
@@ -86,7 +86,7 @@ def _attend_latent(
         copy.size -= row_bytes(graph.type_k, layer.k - lora)
     q = b.view(b.view(q, "q4"), "q4p")
     if graph.flash:
-        if graph.attend_on_host:
+        if graph.attend_on_host and not kernels.has_kernel(b.hyper, layer):
             if b.indexer is not None:  # what is seen is chosen on the device all the same
                 nodes.expand(Tensor(0, (mask_of(),), outside=True))
             cur = cached.from_host(b, q, heads * lora)

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ollamactl.core.memory import compute, eras, recurrent
+from ollamactl.core.memory import compute, eras, kernels, recurrent
 from ollamactl.core.memory.bands import HOSTED, Band, band
 from ollamactl.core.memory.builder import Part
 from ollamactl.core.memory.cache import Cells, cells, layer_bytes, output_bytes, state_bytes
@@ -21,10 +21,6 @@ FlashAttention = Literal["auto", "on", "off"]
 HOST = -1
 SEVERAL = 1.0  # upper band of an estimated buffer, as a share, where devices copy from each other
 COPIES = 4  # of every input, when several devices work as a pipeline
-
-# Offloaded in CUDA's flash attention only for these head sizes (ggml-cuda/fattn.cu): key length -> (value, group).
-_CUDA_KERNELS = {40: 40, 64: 64, 72: 72, 80: 80, 96: 96, 112: 112, 128: 128, 256: 256}
-_CUDA_GROUPED = {192: (128, 8), 320: (256, 32), 512: (512, 1), 576: (512, 1)}
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,24 +165,7 @@ def flash(hyper: Hyper, request: Request, devices: tuple[Device, ...]) -> bool:
         return False
     if request.flash_attention == "on" or quantized(request.type_v):
         return True
-    return not any(d.kind == "cuda" and not _cuda_has_kernel(hyper) for d in devices)
-
-
-def _cuda_has_kernel(hyper: Hyper) -> bool:
-    for layer, _ in hyper.groups:
-        if not layer.heads or not layer.k:
-            continue
-        key, value = (
-            layer.key,
-            int(hyper.keys.get("attention.kv_lora_rank", layer.value)) if hyper.latent else layer.value,
-        )
-        group = layer.heads // max(layer.kv_heads, 1)
-        if _CUDA_KERNELS.get(key) == value:
-            continue
-        wanted = _CUDA_GROUPED.get(key)
-        if wanted is None or wanted[0] != value or group < 2 or group % wanted[1]:
-            return False
-    return True
+    return not any(d.kind == "cuda" and not kernels.has_kernels(hyper) for d in devices)
 
 
 def predict(
@@ -225,7 +204,7 @@ def predict(
         request.type_v,
         any(d.kind == "cuda" for d in devices),
         request.engine,
-        on and any(d.kind == "cuda" for d in devices) and not _cuda_has_kernel(hyper),
+        on and any(d.kind == "cuda" for d in devices) and not kernels.has_kernels(hyper),
         request.era,
     )
     terms = _weights(hyper, layout)
@@ -310,7 +289,7 @@ def _cached(name: str, device: int, size: int, kind: Kind, era: Era | None) -> T
 def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int, handed: bool) -> list[Term]:
     """The compute buffers of every device and of the host. `handed`: devices hand over norms too (Part)."""
     buffers = compute.buffers(hyper, graph, on_host=not devices)
-    limits = band(hyper, built=buffers.built) if graph.era is None else eras.band(hyper, graph.era)
+    limits = band(hyper, graph, built=buffers.built) if graph.era is None else eras.band(hyper, graph.era)
     used = {d for d in layout.layers if d != HOST}
     if not devices:
         return [_modelled(HOST, buffers.device, limits, hyper)]

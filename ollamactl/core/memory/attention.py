@@ -191,7 +191,7 @@ def _plain(b: Builder, q: Tensor, kept_k: Kept, kept_v: Kept, mask: Tensor, laye
     graph, out = b.graph, layer.heads * layer.value
     cells = graph.cells.swa if layer.swa else graph.cells.full
     kq = Tensor(F * cells * layer.heads * b.tok, (*kept_k, q), layout=("kq", cells, layer.heads, b.tok))
-    for _ in range(3 if b.hyper.keys.get("attn_logit_softcapping") else 0):
+    for _ in range(3 if b.hyper.family.softcaps and b.hyper.keys.get("attn_logit_softcapping") else 0):
         kq = b.same(kq)
     kq = b.weigh(b.same(kq, mask), block, "attn_sinks.weight")
     if not graph.transposed:

@@ -148,7 +148,7 @@ def _added(b: Builder, cur: Tensor, residual: Tensor, part: str) -> Tensor:
 
 
 def _scaled(b: Builder, cur: Tensor) -> Tensor:
-    return b.same(cur) if b.hyper.keys.get("residual_scale") else cur
+    return b.same(cur) if b.hyper.family.scales and b.hyper.keys.get("residual_scale") else cur
 
 
 def _parallel(b: Builder, block: Block) -> str:

@@ -196,7 +196,7 @@ def host_bytes(hyper: Hyper, graph: Graph, copies: int = 1, hosted: tuple[Layer,
     if row.indexer == "keys":
         read += graph.cells.full / 2
     own = embeddings + hyper.deep_inputs * hyper.embedding * (2 if newest else 1)
-    own += _per_layer(hyper) if row.per_layer_input else 0
+    own += _per_layer(hyper) if row.per_layer_input and row.per_layer_table else 0
     own += hyper.embedding if hyper.learned_positions or (row.streams and newest) else 0
     written = max((x.kv_heads * (x.key + x.value) for x in hosted), default=0)
     own += max(0, written - (2 if newest else 1) * hyper.embedding)  # it lies where the embeddings were

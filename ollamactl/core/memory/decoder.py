@@ -61,7 +61,7 @@ def _begun(b: Builder) -> Tensor:
         if hyper.learned_positions:  # an encoder adds the embeddings to them, a decoder them to the embeddings
             rows = _learned_positions(b)
             cur = b.same(rows, cur) if row.whole == "encoder" else b.same(cur, rows)
-        if hyper.keys.get("embedding_scale"):
+        if row.scales and hyper.keys.get("embedding_scale"):
             cur = b.nodes.expand(b.same(cur))
         if row.scaled_input and not b.scaled_on_host:
             cur = b.same(cur)
@@ -117,6 +117,8 @@ def _ended(b: Builder, cur: Tensor) -> Tensor:
             cur = b.make(hyper.vocabulary, cur, Tensor(F * row.picture_tokens), rows=b.out)
         cur.output = True
         b.nodes.expand(cur)
+    elif row.projected:
+        cur = b.make(int(hyper.keys.get("embedding_length_out", 0)) or hyper.embedding, cur)
     return encoder.pooled(b, cur) if hyper.is_embedding else cur
 
 

@@ -47,6 +47,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     expert_rows: bool = False  # experts' results are kept at full width for every chosen expert
     flash_attention: bool = True  # False: the engine never turns it on
     per_layer_input: bool = False  # gemma3n and the gemma4 E models
+    per_layer_table: bool = True  # that input is looked up too, not only made of the embeddings
     unread: bool = False  # it has a cache, but attends to the batch alone
     sections: bool = True  # rope.dimension_sections makes a position four numbers
     # How the graph is built, where it can be followed step by step (decoder.py).
@@ -59,6 +60,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     # In what order these are added: its result to the input, to the attention's, the latter first, or to the residual.
     parallel_sum: Literal["input", "attention", "attention-first", "residual"] = "input"
     scaled_input: bool = False
+    scales: bool = False  # embeddings and residuals, by keys of the file
+    softcaps: bool = False  # scores of attention, by a key of the file
     scaled_q: bool = False
     rope: bool = True
     rope_depth: int = 0  # only models of so many blocks turn queries and keys
@@ -67,6 +70,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     gaps: bool = False  # blocks may lack attention or feed-forward
     streams: bool = False  # several streams of embeddings (altup.py)
     pooled: bool = False  # ends in vectors, without logits
+    projected: bool = False  # through a last matrix
     loads_output: bool = True  # a tied embedding is loaded once more as the output
     token_types: bool = False
     input_norm: bool = False  # the embeddings are normed before the first block
@@ -129,12 +133,10 @@ FAMILIES: dict[str, Family] = {
             "internlm2",
             "seed_oss",
             "ernie4_5",
-            "granite",
             "glm4",
             "chatglm",
             "exaone",
             "xverse",
-            "minicpm",
             "orion",
             "qwen",
             "pangu-embedded",
@@ -144,6 +146,7 @@ FAMILIES: dict[str, Family] = {
         ),
         Family(),
     ),
+    **dict.fromkeys(("granite", "minicpm"), Family(scales=True)),
     "refact": Family(rope=False),
     "smollm3": Family(rope_step=4),
     "baichuan": Family(rope_depth=32),
@@ -203,17 +206,20 @@ FAMILIES: dict[str, Family] = {
         pooled=True,
         window=Window(period=6, pattern="both"),
         per_layer_input=True,
+        per_layer_table=False,
+        projected=True,
         normed_v=True,
         scaled_input=True,
     ),
     # -- mixtures of experts --
     **dict.fromkeys(("qwen3moe", "qwen3vlmoe", "grovemoe"), Family()),
     "qwen2moe": Family(weights_normed=False),
-    **dict.fromkeys(("granitemoe", "minimax-m2"), Family(experts_ff=True)),
+    "granitemoe": Family(experts_ff=True, scales=True),
+    "minimax-m2": Family(experts_ff=True),
     "olmoe": Family(experts_ff=True, weights_normed=False),
     "hunyuan-moe": Family(experts_ff=True, turned_norm=True),
     "phimoe": Family(experts_ff=True, scaled_q=True, residual_first="feed-forward"),
-    "grok": Family(dense_beside=True, flash_attention=False),
+    "grok": Family(scales=True, softcaps=True, dense_beside=True, flash_attention=False),
     "dbrx": Family(experts_ff=True, layer_norm=True),
     "arctic": Family(experts_ff=True),
     "ernie4_5-moe": Family(dense_lead=True),
@@ -222,7 +228,7 @@ FAMILIES: dict[str, Family] = {
     "exaone-moe": Family(weights_normed=None, dense_lead=True, window=Window(period=4, size=128)),
     "hy_v3": Family(weights_normed=None, dense_lead=True, draft_apart=True),
     # -- sliding windows --
-    "gemma2": Family(window=Window(period=2, size=4096)),
+    "gemma2": Family(softcaps=True, window=Window(period=2, size=4096)),
     "gemma3": Family(window=Window(period=6, when="positive")),
     "gemma3n": Family(
         window=Window(period=5),
@@ -272,7 +278,7 @@ FAMILIES: dict[str, Family] = {
     ),
     "mellum": Family(window=Window(period=4, when="positive", pattern="both")),
     "muse-glimmer": Family(window=Window(pattern="both"), rope_windowed=True, input_norm=True),
-    "granite_swa": Family(window=Window(pattern="array"), experts_ff=True),
+    "granite_swa": Family(scales=True, window=Window(pattern="array"), experts_ff=True),
     "spark2_5": Family(window=Window(pattern="array")),
     "maple": Family(window=Window(pattern="array"), rope_windowed=True),
     "step35": Family(
@@ -296,7 +302,7 @@ FAMILIES: dict[str, Family] = {
     "jamba": Family(
         recurrent="mamba", hybrid=True, experts_ff=True, rope=False, weights_normed=False, residual_first="both"
     ),
-    "granitehybrid": Family(recurrent="mamba2", hybrid=True, experts_ff=True, rope_switch=True),
+    "granitehybrid": Family(scales=True, recurrent="mamba2", hybrid=True, experts_ff=True, rope_switch=True),
     "plamo2": Family(recurrent="mamba2", hybrid=True, late_rows="sum"),
     "falcon-h1": Family(recurrent="mamba2", both=True, whole="both"),
     "nemotron_h": _SINGLE,
@@ -318,7 +324,13 @@ FAMILIES: dict[str, Family] = {
     "qwen35": Family(recurrent="delta", cache="interval", draft_apart=True, hole="half", late_rows="after"),
     "qwen35moe": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding", late_rows="after"),
     "minimax-01": Family(
-        recurrent="lightning", whole="lightning", cache="interval", interval=8, draft_apart=True, experts_ff=True
+        scales=True,
+        recurrent="lightning",
+        whole="lightning",
+        cache="interval",
+        interval=8,
+        draft_apart=True,
+        experts_ff=True,
     ),
 }
 

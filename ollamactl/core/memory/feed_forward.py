@@ -137,7 +137,7 @@ def _weighed(b: Builder, logits: Tensor, block: Block, shared: int = 0) -> tuple
     if row.norm_weights(keys):
         flat = b.view(weights, (used, rows))
         total = b.make(1, flat)  # and limited, which was a view of it before the newest engines
-        total = Tensor(total.size, (total,), layout=(1, rows)) if b.newest else b.view(total, (1, rows))
+        total = b.same(total) if b.newest else b.view(total, (1, rows))
         weights = b.view(b.add(flat, total), (1, used, rows))
     if float(keys.get("expert_weights_scale", 0.0)) not in (0.0, 1.0):
         weights = b.same(weights)

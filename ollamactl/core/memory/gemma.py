@@ -20,13 +20,17 @@ def per_layer_width(hyper: Hyper) -> int:
 
 
 class PerLayer:
-    """The embeddings of all blocks: rows of a table and a part that is made of the tokens' embeddings (`given`)."""
+    """The embeddings of all blocks: a part that is made of the tokens' embeddings (`given`) and, mostly, rows of a
+    table."""
 
     def __init__(self, b: Builder) -> None:
         self.b, self.width = b, per_layer_width(b.hyper)
         self.total = self.width * len(b.hyper.layers)
         self.made: Tensor | None = None
         self.given: Tensor = b.embedding
+        self.table: Tensor | None = None
+        if not b.hyper.family.per_layer_table:
+            return
         size = F * self.total * b.tok
         rows = b.nodes.expand(Tensor(size)) if b.on_host else b.new_input(size)
         if b.newest and not b.hyper.family.streams:  # scaled only where it is used
@@ -45,7 +49,8 @@ class PerLayer:
             made = b.same(b.same(b.view(made, (self.width, self.total // self.width, b.tok))))
             if b.hosted:
                 made.weight = Tensor(F * self.width)
-            made = b.same(b.same(made, self.table))
+            if self.table is not None:
+                made = b.same(b.same(made, self.table))
             self.made = b.make(self.total, b.view(made, "perm"), rows=b.tok)
         return self.made
 

@@ -35,7 +35,7 @@ FORMULA = Band(0.17, 0.25)
 
 def band(hyper: Hyper, graph: Graph, *, built: bool) -> Band:
     """The band of a compute buffer."""
-    if not hyper.known:
+    if not (hyper.known and hyper.family.built):
         return UNKNOWN
     if not built:
         return FORMULA

@@ -12,7 +12,7 @@ from ollamactl.core.memory.indexer import Indexer
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.compute import Graph
-    from ollamactl.core.memory.model import Block, Hyper
+    from ollamactl.core.memory.model import Block, Hyper, Layer
 
 F = 4  # bytes of an f32
 NEWEST = "newest"
@@ -70,6 +70,11 @@ class Builder:
     @property
     def newest(self) -> bool:
         return self.graph.engine == NEWEST
+
+    @property
+    def layer(self) -> Layer:
+        """The current block's widths."""
+        return self.hyper.layers[self.number]
 
     @property
     def scaled_on_host(self) -> bool:

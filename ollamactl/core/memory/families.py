@@ -75,6 +75,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     token_types: bool = False
     input_norm: bool = False  # the embeddings are normed before the first block
     squared: bool = False
+    limits: bool = False  # what a gated feed-forward holds may be limited, by keys of the file
     normed_v: bool = False
     adds_input: bool = False  # every block adds the embeddings to what it gives
     bare_k_norm: bool = False  # keys are normed without weights
@@ -282,7 +283,12 @@ FAMILIES: dict[str, Family] = {
     "spark2_5": Family(window=Window(pattern="array")),
     "maple": Family(window=Window(pattern="array"), rope_windowed=True),
     "step35": Family(
-        weights_normed=None, window=Window(pattern="array"), draft_apart=True, dense_lead=True, late_rows="before"
+        limits=True,
+        weights_normed=None,
+        window=Window(pattern="array"),
+        draft_apart=True,
+        dense_lead=True,
+        late_rows="before",
     ),
     "mimo2": Family(window=Window(pattern="array"), draft_apart=True, dense_lead=True),
     # -- latent attention --
@@ -312,6 +318,19 @@ FAMILIES: dict[str, Family] = {
     ),
     "lfm2moe": Family(recurrent="conv", hybrid=True, residual_first="both", dense_lead=True),
     "kimi-linear": Family(recurrent="kda", hybrid=True, latent=True, dense_lead=True, rope=False),
+    "bailingmoe3": Family(
+        limits=True, recurrent="kda", hybrid=True, latent=True, dense_lead=True, draft_apart=True, weights_normed=None
+    ),
+    # Only their caches are followed, not their graphs.
+    "kimi-k3": Family(built=False, recurrent="kda", hybrid=True, latent=True, dense_lead=True),
+    "glm5-next": Family(
+        built=False, recurrent="kda", hybrid=True, latent=True, dense_lead=True, indexer="keys", draft_apart=True
+    ),
+    "hy_v4": Family(built=False, latent=True, dense_lead=True, indexer="keys"),
+    "dots3note": Family(
+        built=False, latent=True, dense_lead=True, indexer="keys", window=Window(pattern="array"), draft_apart=True
+    ),
+    **dict.fromkeys(("hrm_text", "k2-horizon"), Family(built=False)),
     "qwen3next": Family(
         sections=False,
         recurrent="delta",
@@ -340,14 +359,12 @@ UNMODELLED = frozenset(
         "t5",
         "t5encoder",
         "deepseek4",
-        "kimi-k3",
         "rwkv6qwen2",
         "gemma4-assistant",
         "eagle3",
         "dflash",
         "graniteswitch",
         "pockettts",
-        "bailingmoe3",
     }
 )
 

@@ -32,12 +32,23 @@ def dense(b: Builder, cur: Tensor, block: Block) -> Tensor:
     tmp = b.matrix(up_width, cur, block, "ffn_up")
     if "ffn_gate.weight" in w:
         gate = b.matrix(up_width, cur, block, "ffn_gate")
-        act = b.make(up_width, gate, tmp)
+        act = _product(b, gate, tmp, limited=b.layer.limited)
     elif down_in and up_width == 2 * down_in:
         act = b.make(down_in, tmp)
     else:
         act = activated(b, tmp)
     return b.matrix(b.hyper.embedding, b.norm(act, block, "ffn_sub_norm.weight"), block, "ffn_down")
+
+
+def _product(b: Builder, gate: Tensor, up: Tensor, *, limited: bool) -> Tensor:
+    """An activated gate times what it gates, in one operation; step by step where both are limited, which were views
+    of them before the newest engines."""
+    if not limited:
+        return Tensor(up.size, (gate, up), layout=up.layout)
+    gate = b.same(gate)
+    if b.newest:
+        return b.same(b.same(gate), b.same(up))
+    return Tensor(up.size, (b.view(gate, "limited"), b.view(up, "limited")), layout=up.layout)
 
 
 def activated(b: Builder, tensor: Tensor) -> Tensor:
@@ -51,7 +62,7 @@ def _shared(b: Builder, cur: Tensor, block: Block) -> Tensor:
     width = block.widths["ffn_up_shexp.weight"]
     up = b.weigh(b.make(width, cur), block, "ffn_up_shexp.weight")
     gate = b.weigh(b.make(width, cur), block, "ffn_gate_shexp.weight")
-    act = b.make(width, gate, up) if "ffn_gate_shexp.weight" in block.widths else b.same(up)
+    act = _product(b, gate, up, limited=b.layer.limited) if "ffn_gate_shexp.weight" in block.widths else b.same(up)
     shared = b.weigh(b.make(b.hyper.embedding, act), block, "ffn_down_shexp.weight")
     if "ffn_gate_inp_shexp.weight" in block.widths:
         share = b.same(b.weigh(b.make(1, cur), block, "ffn_gate_inp_shexp.weight"))
@@ -154,7 +165,7 @@ def _inside(b: Builder, cur: Tensor, picked: Tensor, block: Block, kind: str, us
     if f"ffn_gate{kind}.weight" not in w:
         return activated(b, up)
     gate = _expert_matrix(b, width, cur, picked, block, f"ffn_gate{kind}")
-    return b.make(width, gate, up)
+    return _product(b, gate, up, limited=b.layer.limited_experts)
 
 
 def _expert_matrix(b: Builder, width: int, cur: Tensor, picked: Tensor, block: Block, name: str) -> Tensor:

@@ -46,6 +46,7 @@ def _convolved(b: Builder, cur: Tensor, block: Block, old: Tensor, letter: str, 
 
 
 def _low_rank(b: Builder, cur: Tensor, block: Block, letter: str) -> Tensor:
+    """Through two narrow matrices, in newer families through one."""
     low = b.weigh(b.make(block.widths[f"ssm_{letter}_a.weight"], cur), block, f"ssm_{letter}_a.weight")
     name = f"ssm_{letter}_b.weight"
-    return b.weigh(b.make(block.widths[name], low), block, name)
+    return b.weigh(b.make(block.widths[name], low), block, name) if name in block.widths else low

@@ -40,7 +40,8 @@ def attention(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:
         q = b.make(heads * (lora + rope), b.view(absorbed, "absorbed"), q_pe)
         value = b.view(b.norm(latent_view, block, "attn_kv_a_norm.weight"), "Vcur")
         k = b.make(lora + rope, value, _roped(b, k_pe_view, rope))
-        return _attend_latent(b, q, k, value, layer, block, lora, lambda: _mask(b, cur, query, layer, block))
+        made = _attend_latent(b, q, k, value, layer, block, lora, lambda: _mask(b, cur, query, layer, block))
+        return b.matrix(b.hyper.embedding, _gated(b, made, cur, block), block, "attn_output")
     latent = b.norm(latent_view, block, "attn_kv_a_norm.weight")
     if "attn_kv_b.weight" in block.widths:
         width = block.widths["attn_kv_b.weight"]
@@ -79,7 +80,7 @@ def _attend_latent(
     nodes.expand(k)
     nodes.expand(cached.store(b, k, "k2d", b.index[False][0]))
     if b.hosted and b.indexer is None and tok // graph.cells.streams < OFFLOADED:  # so is the matrix after attention
-        return b.matrix(b.hyper.embedding, cached.from_host(b, q, out), block, "attn_output")
+        return cached.from_host(b, q, out)
     cells = graph.cells.full
     kept_k, kept_v = (cached.kept(b, layer.k, graph.type_k, cells, b.hosted) for _ in "kv")
     for copy in kept_v:  # values are the front of the same rows
@@ -106,5 +107,15 @@ def _attend_latent(
         cur = b.make(heads * lora, flipped, kq)
         cur = b.weigh(b.make(out, cur), block, "attn_v_b.weight")
         cur = b.make(out, b.view(cur, "kqvp"))
-    nodes.expand(cur)
-    return b.matrix(b.hyper.embedding, cur, block, "attn_output")
+    return nodes.expand(cur)
+
+
+def _gated(b: Builder, cur: Tensor, given: Tensor, block: Block) -> Tensor:
+    """The result of every head, multiplied by a number that is made of what the block was given (bailingmoe3)."""
+    name = "attn_gate.weight"
+    if name not in block.widths:
+        return cur
+    gate = b.weigh(b.make(block.widths[name], given), block, name)
+    gate = Tensor(gate.size, (b.view(gate, "heads"),))
+    product = Tensor(cur.size, (b.view(cur, "heads"), gate))
+    return Tensor(cur.size, (product,))

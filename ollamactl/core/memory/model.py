@@ -38,6 +38,8 @@ class Layer(msgspec.Struct, frozen=True):
     index_v: int = 0
     draft: bool = False
     cached: bool = False
+    limited: bool = False  # what its feed-forward holds, and, below, its experts
+    limited_experts: bool = False
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -182,6 +184,12 @@ class _Keys:
             numbers = [int(v) if isinstance(v, (int, float)) else default for v in value]
             return (numbers + [default] * count)[:count]
         return [int(value) if isinstance(value, (int, float)) else default] * count
+
+    def above(self, name: str, count: int) -> list[bool]:
+        """Whether a number, or one for each block, is above 0."""
+        value = self._metadata.get(self._prefix + name, 0)
+        each = list(value[:count]) if isinstance(value, tuple) else [value] * count
+        return [isinstance(v, (int, float)) and v > 1e-6 for v in each] + [False] * (count - len(each))
 
     def is_array(self, name: str) -> bool:
         return isinstance(self._metadata.get(self._prefix + name), tuple)
@@ -337,6 +345,10 @@ def _layers(keys: _Keys, row: Family, architecture: str, count: int, drafts: int
     caching = _caching(keys, row, count, trunk, kv, ff, recurrent)
     absorbed = _absorbed(keys, row)
     index = keys.number("attention.indexer.key_length")
+    if keys.number("attention.indexer.kpool") and row.recurrent:  # keys, gates and pooled keys side by side
+        index *= 3
+    limited = keys.above("swiglu_clamp_shexp", count if row.limits else 0)
+    limited_experts = keys.above("swiglu_clamp_exp", count if row.limits else 0)
     lead = keys.number("leading_dense_block_count")
     full_index = _indexed(keys, row, count, trunk, architecture)
     found = []
@@ -364,6 +376,8 @@ def _layers(keys: _Keys, row: Family, architecture: str, count: int, drafts: int
                 index_v=v if index_k and row.indexer == "keys-values" else 0,
                 draft=i >= trunk,
                 cached=caches and not absorbed,
+                limited=row.limits and limited[i],
+                limited_experts=row.limits and limited_experts[i],
             )
         )
     return tuple(found)

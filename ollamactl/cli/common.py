@@ -51,7 +51,7 @@ from_option = click.option(
     "--from",
     "source",
     metavar="PATH",
-    help="Look at a bundle, a pasted log or pasted `ollama ps` text (- for standard input) instead of this host.",
+    help="Look at a bundle, a folder of collected output, or pasted text (- for standard input) instead of this host.",
 )
 timeout_option = click.option("--timeout", metavar="S", default=300.0, type=Number(1, 86400), help="For a load. [300]")
 wait_option = click.option("--wait", metavar="S", default=10.0, type=Number(0, 86400), help="For another change. [10]")

@@ -1,4 +1,4 @@
-"""`--from`: a bundle, a pasted log, or pasted `ollama ps` text, instead of this host."""
+"""`--from`: a bundle, a folder of collected output, or pasted text, instead of this host."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from ollamactl.cli.folder import is_collection, join
 from ollamactl.core import pasted
 from ollamactl.core.facts import Facts
 from ollamactl.core.source import Host
@@ -34,6 +35,8 @@ def open_source(source: str | None, unit: str = "") -> Opened:
         return Opened(LiveHost(), "log:standard input", _stream_facts(sys.stdin.buffer, "standard input"))
     path = Path(source)
     try:
+        if is_collection(path):
+            return Opened(LiveHost(), f"folder:{path.name}", text_facts(join(path).text, source))
         if path.is_dir():
             return _bundle(path)
         with path.open("rb") as f:

@@ -70,10 +70,8 @@ def answer(
     if chosen is not None:
         close = cell(model, settings, budget, max(1, chosen[0]), context=contexts[0] if asked.contexts else None,
                      kv=kinds[0])  # fmt: skip
-    elif asked.slots or asked.contexts:
-        close = focus(rows)
     else:
-        close = _in_use(rows, now)
+        close = _close(rows, now, asked)
     ways = tuple(options(model, settings, budget, close, smaller)) if not close.fits else ()
     return Answer(
         model=model, budget=budget, settings=settings, slots=slots, rows=rows, focus=close, ways=ways, auto=chosen,
@@ -87,12 +85,12 @@ def _contexts(model: Model, now: Cell) -> tuple[int | None, ...]:
     return tuple(None if c == now.context else c for c in found)
 
 
-def _in_use(rows: tuple[Row, ...], now: Cell) -> Cell:
-    """The start that the settings of now lead to, with the first cache type asked for that does not fit, if any."""
-    if [r.kv_type for r in rows if r.context == now.context] == [now.args.kv_cache_type]:
+def _close(rows: tuple[Row, ...], now: Cell, asked: Asked) -> Cell:
+    """The start worth a closer look: what would start now, in what was not asked."""
+    if not (asked.slots or asked.contexts or asked.kinds):
         return now
-    starts = [c for r in rows if r.context == now.context for c in r.cells if c.slots == now.slots]
-    return next((c for c in starts if not c.fits), starts[0])
+    rows = rows if asked.contexts else tuple(r for r in rows if r.context == now.context)
+    return focus([c for r in rows for c in r.cells if asked.slots or c.slots == now.slots])
 
 
 def _notes(model: Model, settings: Settings, budget: Budget, close: Cell, asked: Asked) -> Iterable[str]:

@@ -233,9 +233,8 @@ def table(
     return tuple(rows)
 
 
-def focus(rows: tuple[Row, ...]) -> Cell:
+def focus(cells: list[Cell]) -> Cell:
     """The cell worth a closer look: the smallest that does not fit, else the largest."""
-    cells = [c for row in rows for c in row.cells]
     wrong = [c for c in cells if not c.fits]
     return min(wrong, key=lambda c: (c.need, c.slots)) if wrong else max(cells, key=lambda c: (c.need, c.slots))
 

@@ -41,7 +41,7 @@ def options(model: Model, base: Settings, budget: Budget, wanted: Cell, smaller:
         return cell(model, base, budget, slots, context=context, kv=kind)
 
     if not wanted.need:
-        return []
+        return _other_starts(model, base, budget, wanted)
     request = wanted.args.request(projector=model.projector)
     ways = fitting.alternatives(
         model.hyper, request_for, request, places, target=budget.target, host_free=budget.host_free
@@ -52,7 +52,7 @@ def options(model: Model, base: Settings, budget: Budget, wanted: Cell, smaller:
         if not then.fits:
             continue  # with its own share of the devices it would not
         option = Option(
-            what=_what(way.what, then, wanted), command=_command(way.what, then), cost=way.cost,
+            what=_what(way.what, then, wanted), command=_command(way.what, then, model), cost=way.cost,
             saved=wanted.need - then.need, left=then.headroom, cell=then,
         )  # fmt: skip
         (late if way.what == "cache q4_0" else found).append(option)
@@ -70,10 +70,30 @@ def _what(kind: str, then: Cell, wanted: Cell) -> str:
     return f"{then.args.slots} slot{'s' * (then.args.slots != 1)} instead of {wanted.args.slots}"
 
 
-def _command(kind: str, then: Cell) -> str:
+def _command(kind: str, then: Cell, model: Model) -> str:
     if kind.startswith("cache "):
         return f"--kv-cache-type {then.args.kv_cache_type}"
-    return f"--context-length {then.args.context}" if kind == "shorter context" else f"--parallel {then.args.slots}"
+    if kind != "shorter context":
+        return f"--parallel {then.args.slots}"
+    if model.num_ctx:  # which goes before the server's
+        return f"PARAMETER num_ctx {then.args.context} in its Modelfile"
+    return f"--context-length {then.args.context}"
+
+
+def _other_starts(model: Model, base: Settings, budget: Budget, wanted: Cell) -> list[Option]:
+    """For a start that the engine refuses: the same with flash attention, or with a plain cache."""
+    found = []
+    flash = msgspec.structs.replace(base, flash_attention=True)
+    for what, command, settings, kind in (
+        ("flash attention on", "--flash-attention 1", flash, wanted.args.kv_cache_type),
+        (f"f16 cache instead of {wanted.args.kv_cache_type}", "--kv-cache-type f16", base, "f16"),
+    ):
+        then = cell(model, settings, budget, wanted.slots, context=wanted.context, kv=kind)
+        if then.fits and then.args != wanted.args:
+            found.append(
+                Option(what=what, command=command, cost="", saved=0, left=then.headroom, cell=then)
+            )
+    return found
 
 
 def _builds(
@@ -109,7 +129,7 @@ def _builds(
             model, hyper=msgspec.structs.replace(model.hyper, weights=less), size=int(model.size * of / bits)
         )
         if (then := tried(other)) is not None:
-            now = model.quantization or f"{bits:.1f} bits a number"
+            now = model.quantization or f"{bits:.0f} bits"
             yield Option(
                 what=f"a {name} build instead of {now}", command="", cost="answers get a little worse",
                 saved=wanted.need - then.need, left=then.headroom, cell=then, estimated=True,

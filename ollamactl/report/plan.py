@@ -35,7 +35,7 @@ def show(out: Terminal, result: Answer, worst: str) -> None:
     out.wrap(f"In other words: {words(result)}.")
     if result.auto is not None:
         out.wrap(f"--parallel auto: {result.auto[0]} ({result.auto[1]})", hang=2)
-    if not result.focus.fits and result.focus.need:
+    if not result.focus.fits and (result.focus.need or result.ways):
         out.line()
         _ways(out, result)
     if worst:
@@ -109,7 +109,7 @@ def _table(out: Terminal, result: Answer) -> None:
     if any(c.verdict == "spills" for c in cells):
         out.wrap("spills N/M: N of the M layers would lie in host memory, which is slow", hang=2)
     if any(c.verdict == "cannot load" and c.need for c in cells):
-        out.wrap("no: it cannot load, neither there nor partly in host memory; this is what it would need", hang=2)
+        out.wrap("no: it cannot load; the size is what it would need", hang=2)
     if any(not c.fit.certain and not c.fits for c in cells):
         out.wrap("~ within the band of the prediction: it may fit after all", hang=2)
 
@@ -160,7 +160,7 @@ def _start(out: Terminal, result: Answer) -> None:
         out.line("  with every layer on the GPU:" if len(places) == 1 else "  with every layer on the GPUs:")
     _show_terms(out, one.full, places)
     if one.verdict == "spills":
-        whose = "layer goes to host memory" if one.fit.spilled == 1 else "layers go to host memory"
+        whose = "layers goes to host memory" if one.fit.spilled == 1 else "layers go to host memory"
         if one.fit.layout.lent:
             whose += ", wholly or with their experts alone"
         on = sum(one.fit.prediction.on(i) for i in range(len(places)))
@@ -204,16 +204,28 @@ def _kind(terms: list[Any]) -> str:
     return f"± {size(above)}" if above else "modelled"
 
 
+def _lack(one: Cell) -> str:
+    """What may be used beside what a start that does not fit needs."""
+    if one.room is None or one.headroom is None:
+        return ""
+    usable = f", {size(max(0, one.room))} may be used"
+    if one.headroom < 0:
+        close = size(one.need) == size(one.room)
+        return f", {size(-one.headroom)} more than may be used" if close else usable
+    several = len(one.places) > 1
+    return usable + (", yet not every GPU's share holds its layers" if several else ": too close to be sure")
+
+
 def _ways(out: Terminal, result: Answer) -> None:
     one = result.focus
-    room = "" if one.room is None else f", {size(max(0, one.room))} may be used"
-    if one.headroom is not None and one.headroom >= 0:
-        room += ", yet not every GPU's share holds its layers" if len(one.places) > 1 else ": too close to be sure"
-    said = f"{tokens(one.args.context)} × {one.args.slots} needs {size(one.need)}{room}"
-    if not result.ways:
+    said = f"{tokens(one.args.context)} × {one.args.slots} needs {size(one.need)}{_lack(one)}"
+    if not one.need:
+        out.wrap("Ways to start it:")
+    elif not result.ways:
         out.wrap(f"{said}. No cache type, context, slot count or usual build of it would fit.")
         return
-    out.wrap(f"{said}. Ways to make it fit, cheapest first:")
+    else:
+        out.wrap(f"{said}. Ways to make it fit, cheapest first:")
     rows = []
     for way in result.ways:
         saved = f"−{size(way.saved)}" if way.saved > 0 else ""

@@ -17,16 +17,18 @@ import pytest
 from ollamactl.cli import group
 from ollamactl.cli import plan as command
 from ollamactl.core.answer import Answer, Asked, answer, words, worst_case
-from ollamactl.core.capacity import Held
-from ollamactl.core.facts import Buffer, Facts, Load, Process, Runner, Service, Start
-from ollamactl.core.sizing import cell
+from ollamactl.core.capacity import Held, budget
+from ollamactl.core.facts import Buffer, Compute, Facts, Load, Process, Runner, Service, Start
+from ollamactl.core.memory.model import from_header
+from ollamactl.core.parse.gguf import read_header
+from ollamactl.core.sizing import Cell, cell
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import loads, modelfiles
 from ollamactl.report import envelope
 from ollamactl.report.plan import show
 from ollamactl.report.plan_data import data
 from ollamactl.report.text import Terminal
-from tests.engine.models import header, write
+from tests.engine.models import header, stored, write
 from tests.unit.planned import GiB, MiB, gpu, host, model, processes, qwen3, room, settings
 
 QWEN = model()
@@ -89,6 +91,16 @@ def test_json_holds_the_table(bare: Path, capfdbinary: pytest.CaptureFixture[byt
 def test_flash_attention_can_be_assumed(bare: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     seen = json.loads(run(capfdbinary, str(bare), "--flash-attention", "off", "--json"))["data"]["focus"]
     assert seen["runner"]["flash_attention"] == "off"
+
+
+def test_a_folder_of_collected_output_is_a_host_to_plan_for(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    recorded = Path(__file__).parents[1] / "recorded" / "02-parallel4"
+    file = write(tmp_path / "q.gguf", *qwen3())
+    found = json.loads(run(capfdbinary, str(file), "--from", str(recorded), "--json"))["data"]
+    assert (found["focus"]["runner"]["-np"], found["budget"]["cpu_only"]) == (4, True)
+    assert found["budget"]["host_available"] > 20 * GiB  # what its server saw at its start
 
 
 # -- the screen --
@@ -177,6 +189,69 @@ def test_auto_and_other_models_and_notes_are_on_the_screen() -> None:
     assert "--parallel auto:" in text and "ollama stop big:70b" in text
     text = " ".join(shown(answered(gpu(), of=model(num_ctx=4096))).split())
     assert "num_ctx 4096" in text and "goes before OLLAMA_CONTEXT_LENGTH" in text
+
+
+def test_a_start_that_is_refused_says_why_and_what_starts() -> None:
+    off = msgspec.structs.replace(settings(), flash_attention=False)
+    result = answer(QWEN, off, room(gpu()), Asked(slots=(1,), contexts=(8192,), kinds=("q8_0",)))
+    text = " ".join(shown(result).split())
+    assert "1 slot × 8k of qwen3:8b can't be started: a q8_0 cache needs flash attention" in text
+    assert [(w.command, w.cell.fits) for w in result.ways if w.cell] == [
+        ("--flash-attention 1", True), ("--kv-cache-type f16", True),
+    ]  # fmt: skip
+    assert "--flash-attention 1" in text and "no cache beside" not in text
+
+
+def test_a_shorter_context_of_a_modelfile_is_set_there() -> None:
+    result = answered(gpu(), of=model(num_ctx=32768), asked=Asked(slots=(4,)))
+    [way] = [w for w in result.ways if "tokens a slot" in w.what]
+    assert way.command.startswith("PARAMETER num_ctx ") and way.command.endswith("in its Modelfile")
+
+
+def test_what_is_not_asked_is_what_is_set() -> None:
+    """Of several contexts the one in use is looked at, of several slot counts the one in use."""
+    assert answered(gpu(), of=model(num_ctx=16384), asked=Asked(slots=(2,))).focus.context == 16384
+    assert answered(gpu(), asked=Asked(contexts=(4096, 32768))).focus.slots == 1
+    kinds = answer(QWEN, settings(context_length=32768, parallel=4), room(gpu()), Asked(kinds=("q8_0", "f16")))
+    assert (kinds.focus.args.kv_cache_type, kinds.focus.slots, kinds.focus.fits) == ("f16", 4, False)
+
+
+def test_a_recurrent_state_is_no_cache() -> None:
+    metadata, tensors = stored()["real-mamba2-2.7b"]
+    head, size = header({**metadata, "tokenizer.ggml.model": "no_vocab"}, tensors)
+    hyper = from_header(read_header(lambda at, n: head[at : at + n], len(head) + size))
+    of = msgspec.structs.replace(QWEN, hyper=hyper, name="mamba2")
+    assert "of recurrent state beside" in words(answered(gpu(), of=of))
+    assert "of cache beside" in words(answered(gpu()))
+
+
+def test_the_sum_of_the_terms_is_the_cell_and_the_driver_stands_beside_it() -> None:
+    text = shown(answered(gpu(), asked=Asked(slots=(1,), contexts=(8192,))))
+    [row] = [line for line in text.splitlines() if line.startswith("8k   ")]
+    [total] = [line for line in text.splitlines() if line.lstrip().startswith("together")]
+    assert total.split()[1:3] == row.split()[1:3]
+    assert "+ driver   305 MiB" in text
+
+
+def test_shares_of_devices_that_do_not_hold_their_layers_are_told() -> None:
+    def lack(free: float) -> tuple[Cell, str]:
+        gpus = [gpu(at, free=free, total=free) for at in (0, 1)]
+        result = answered(*gpus, asked=Asked(slots=(8,), contexts=(8192,)))
+        return result.focus, " ".join(shown(result).split())
+
+    one, text = lack(8.05)
+    assert one.verdict == "spills" and (one.headroom or 0) >= 0
+    assert "not every GPU's share holds its layers" in text
+    one, text = lack(8.0)
+    assert one.headroom is not None and -GiB < one.headroom < 0
+    assert "more than may be used" in text
+
+
+def test_a_log_tells_the_host_s_memory_where_nothing_was_asked() -> None:
+    seen = Compute(id="cpu", library="cpu", total=24 * GiB, available=20 * GiB)
+    facts = Facts(start=Start(computes=(seen,)))
+    assert budget(facts, {}).host_free == 20 * GiB
+    assert "--gpu-free" in budget(Facts(), {}).why_cpu
 
 
 def test_stored_loads_give_the_band() -> None:

@@ -215,7 +215,7 @@ def _batch(
     batch = wanted
     while batch > 512 and room is not None and not _affordable(hyper, total, batch, room):
         batch //= 2
-    if batch != 512:
+    if batch == wanted > 512:
         reasons.append(f"batch {batch}: {total} tokens of context in all")
     if batch < wanted:
         reasons.append(f"batch {batch} instead of {wanted}: memory is short")

@@ -36,6 +36,11 @@ EXAMPLES = {
     "no space left on device": "Error: write /m/blobs/x-partial: no space left on device",
     "fork/exec": "Error: fork/exec /tmp/ollama1/runners/cpu/ollama_llama_server: permission denied",
     "timed out waiting for ": "Error: timed out waiting for llama runner to start - progress 0.00 - ",
+    "listen tcp: ": "Error: listen tcp: lookup gpu-box: no such host",
+    "No such file or directory": "gguf_init_from_file: failed to open '/m/blobs/sha256-1': 'No such file or directory'",
+    "The system cannot find the ": r"Error: open C:\m\blobs\sha256-1: The system cannot find the file specified.",
+    "POST predict": 'Error: POST predict: Post "http://127.0.0.1:40001/completion": EOF',
+    "failed with status": "ggml_metal_graph_compute: command buffer 0 failed with status 5",
     "Only one usage of each socket address": (
         "Error: listen tcp 127.0.0.1:11434: bind: Only one usage of each socket address is normally permitted."
     ),

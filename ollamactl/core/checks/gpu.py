@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, gib
-from ollamactl.core.facts import Compute, Facts, Gpu, Load, Start
+from ollamactl.core.facts import Compute, Facts, Gpu, Load, LogEvent, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
+# said by the engine at work, so that a device which was found does not excuse it
+NO_CODE = r"kernel image is|TensileLibrary|invalid device function|hipErrorNoBinaryForGpu"
 CPU = ("no_gpu_found", "discovery_ok_but_runner_cpu", "cuda_init_999", "partial_offload", "vram_recovery_timeout")
 
 
@@ -45,7 +47,11 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """
     start = facts.start
     mute = signs.lines("driver_mute", most=1)
-    if mute and not gpus_of(start):
+    if signs.has("container_refused"):
+        said = "the container engine cannot give a GPU to the container, which does not start"
+        fix = "sudo apt install nvidia-container-toolkit && sudo nvidia-ctk runtime configure --runtime=docker"
+        yield Finding("error", said, signs.lines("container_refused"), f"{fix} && sudo systemctl restart docker")
+    elif mute and not gpus_of(start):
         said = "nvidia-smi cannot talk to the driver: its kernel module is not loaded, no GPU can be used"
         fix = "sudo modprobe nvidia || sudo dkms autoinstall    # then: sudo systemctl restart ollama"
         yield Finding("warning", said, mute, fix)
@@ -150,7 +156,7 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
     exit127 = [
         e
         for e in signs.of("load_failed", "runner_terminated", "runner_exit")
-        if "127" in e.text and "exit status 127" in e.text
+        if re.search(r"exit status (?:127\b|0xc0000135)", e.text)  # of Windows: a DLL was not found
     ]
     if rocm and not used(signs, start):
         yield Finding(
@@ -222,7 +228,7 @@ def gpu_not_supported_by_backend(
             signs.quotes(events),
             "sudo ollamactl apply --set OLLAMA_VULKAN=1    # or another release",
         )
-    elif mute := [e for e in hard if re.search(r"kernel image is|TensileLibrary", e.text)]:
+    elif mute := [e for e in hard if re.search(NO_CODE, e.text)]:
         yield Finding(
             "error", "the libraries have no code for the GPU", signs.quotes(mute), "ollama --version    # upgrade"
         )
@@ -294,17 +300,27 @@ def discovery_ok_but_runner_cpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
         )
     elif signs.has("no_layer_fits") and not (start and start.loads):
         yield Finding("warning", "no layer went to the GPU, said only at DEBUG", signs.lines("no_layer_fits"), fix)
-    elif signs.has("runner_gpu_failed") and devices:
+    elif devices and (failed := signs.of("runner_gpu_failed") or _cuda_failed(signs, start)):
         yield Finding(
             "warning",
             f"{devices[0].description or devices[0].name or 'the GPU'} was found, and the runner could not use it",
-            (*signs.lines("runner_gpu_failed"), devices[0].text),
+            (*signs.quotes(failed), devices[0].text),
             fix,
         )
     elif devices and signs.has("no_nvidia_device") and signs.has("rocm_runner_failed"):
         yield Finding(
             "warning", "the GPU was found and the runner fell back to the CPU", signs.lines("no_nvidia_device"), fix
         )
+
+
+def _cuda_failed(signs: Signs, start: Start | None) -> list[LogEvent]:
+    """What the runner of a load said of CUDA; before the loads it is a probe, of which others may have gone well."""
+    first = start.loads[0].line or 0 if start and start.loads else None
+    return [
+        e
+        for e in signs.of("cuda_init_failed")
+        if "ggml_cuda_init" in e.text and first is not None and (e.line or 0) > first
+    ]
 
 
 @check(weight=44)
@@ -341,11 +357,13 @@ def cpu_lacks_avx(signs: Signs, release: tuple[int, ...] = ()) -> Iterator[Findi
     Seen: Ollama's own words, an illegal instruction, or the CPU's flags.
     Do: CPU type "host" in the virtual machine; a newer release.
     """
-    if signs.has("cpu_lacks_avx", "illegal_instruction", "cpu_type_kvm"):
+    kinds = ("cpu_lacks_avx", "illegal_instruction", "kernel:illegal_instruction", "cpu_type_kvm")
+    found = [*signs.of(*kinds), *signs.matching("status=4/ill", kinds=("unit:main_exited",))]
+    if found:
         yield Finding(
             "error",
             "the CPU lacks AVX, which this release needs",
-            signs.lines("cpu_lacks_avx", "illegal_instruction", "cpu_type_kvm"),
+            signs.quotes(found),
             "grep -o -m1 'avx[^ ]*' /proc/cpuinfo; qm set VMID --cpu host    # on the Proxmox host",
         )
 

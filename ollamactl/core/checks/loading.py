@@ -64,7 +64,7 @@ def load_timeout(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     Seen: "timed out waiting for … to start".
     Do: a faster disk, or a longer OLLAMA_LOAD_TIMEOUT.
     """
-    events = signs.of("load_timeout")
+    events = [e for e in signs.of("load_timeout") if "waiting for server to start" not in e.text]  # a client's words
     later = [
         x
         for x in (start.loads if start else ())
@@ -75,7 +75,7 @@ def load_timeout(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
         yield Finding(
             "error",
             f"a load was given up after {limit} (OLLAMA_LOAD_TIMEOUT)",
-            signs.lines("load_timeout"),
+            signs.quotes(events),
             "sudo ollamactl apply --set OLLAMA_LOAD_TIMEOUT=15m",
         )
 

@@ -31,7 +31,7 @@ def load_oom(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator
     Seen: the allocation that failed, with its size and device.
     Do: shorter context, fewer slots, smaller batch, another model unloaded first.
     """
-    events = [e for e in signs.of(*OOM) if "mlock" not in e.text]
+    events = [e for e in signs.of(*OOM) if "mlock" not in e.text and not _recovered(e, signs, start)]
     if not events:
         return
     failed = [x for x in (start.loads if start else ()) if x.outcome == "failed"]
@@ -59,6 +59,15 @@ def load_oom(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator
         "sudo ollamactl plan --context-length 4096 --parallel 1",
         weight=58 if not cured else 25,
     )
+
+
+def _recovered(event: LogEvent, signs: Signs, start: Start | None) -> bool:
+    """Whether the engine went on with a smaller buffer, and the load under way went well."""
+    at = event.line or 0
+    if not any((e.line or 0) >= at for e in signs.of("alloc_recovered")):
+        return False
+    load = next((x for x in reversed(start.loads if start else ()) if (x.line or 0) <= at), None)
+    return load is not None and load.outcome == "loaded"
 
 
 def _size(event: LogEvent) -> int:

@@ -279,7 +279,14 @@ def num_gpu_override_too_high(signs: Signs, facts: Facts, start: Start | None = 
     """
     forced = [x for x in (start.loads if start else ()) if (x.gpu_layers or 0) >= 90 and x.outcome == "failed"]
     asked = [e for e in signs.of("memory_estimate") if re.search(r"layers\.requested=(?!-1)\d+", e.text)]
-    if forced:
+    if refused := signs.of("num_gpu_refused"):
+        yield Finding(
+            "error",
+            f"num_gpu asks for {refused[-1].fields.get('layers', 'more')} layers on the GPU, which do not fit",
+            signs.quotes(refused),
+            "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients",
+        )
+    elif forced:
         yield Finding(
             "error",
             f"num_gpu forces {forced[-1].gpu_layers} layers to the GPU and the load fails",

@@ -7,8 +7,13 @@ from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check
 from ollamactl.core.checks.gpu import CPU, cpu_only, gpus_of, used
-from ollamactl.core.facts import Facts, GpuDriver, Start
+from ollamactl.core.facts import Facts, GpuDriver, LogEvent, Start
 from ollamactl.core.needs import Signs
+
+OTHER_LOSSES = ("daemon_reload_done", "suspend", "kernel:suspend", "container_refused")
+RUNNER = r"ggml_cuda_init|(?:CUDA|ROCm) error"  # how the engine's own lines about a device begin
+UNKNOWN = r"\b999\b|ggml_cuda_init: failed to initialize CUDA: unknown error"
+NO_UVM = r"init failure: 304|cuInit err: 304|OS call failed or operation not supported"  # CUDA_ERROR_OPERATING_SYSTEM
 
 
 @check(weight=78, explains=CPU)
@@ -22,7 +27,9 @@ def nvidia_driver_too_old(
     Do: upgrade the driver.
     """
     fix = "ubuntu-drivers install nvidia:580 || sudo apt install nvidia-driver-580    # then reboot"
-    if signs.has("nvidia_driver_too_old") and not (used(signs, start) and not _below(signs, start)):
+    if signs.has("nvidia_driver_too_old") and (
+        not used(signs, start) or _below(signs, start) or _engine_said("nvidia_driver_too_old", signs, start)
+    ):
         snap = signs.has("snap_paths") or "/snap/" in " ".join(e.text for e in signs.of("nvidia_driver_too_old"))
         if not snap:
             fields = signs.of("nvidia_driver_too_old")[-1].fields
@@ -63,6 +70,15 @@ def nvidia_driver_too_old(
             (old[0].text,),
             fix,
         )
+
+
+def _engine_said(kind: str, signs: Signs, start: Start | None) -> list[LogEvent]:
+    """What the runner of the last load said of the driver, where that load put no layer on a GPU: then it does not
+    matter that the device was found before."""
+    load = start.loads[-1] if start and start.loads else None
+    if load is None or (load.offloaded is not None and load.offloaded[0] > 0 and load.outcome == "loaded"):
+        return []
+    return [e for e in signs.of(kind) if (e.line or 0) > (load.line or 0) and re.search(RUNNER, e.text)]
 
 
 def _below(signs: Signs, start: Start | None) -> bool:
@@ -121,6 +137,9 @@ def nvidia_uvm_not_loaded(signs: Signs, facts: Facts, start: Start | None = None
     ):
         lines = signs.lines("uvm_unlisted", "cuda_init_failed", "no_nvidia_device")
         yield Finding("error", "nvidia_uvm is not loaded", lines, fix)
+    elif not used(signs, start) and any(re.search(NO_UVM, e.text) for e in signs.of("cuda_init_failed")):
+        lines = signs.lines("cuda_init_failed")
+        yield Finding("error", "CUDA may not use the driver's unified memory", lines, fix)
     elif signs.has("uvm_missing"):
         yield Finding(
             "error",
@@ -128,6 +147,12 @@ def nvidia_uvm_not_loaded(signs: Signs, facts: Facts, start: Start | None = None
             signs.lines("uvm_missing", "cuda_init_failed"),
             fix,
         )
+
+
+def _lost(signs: Signs, start: Start | None) -> bool:
+    """Whether CUDA fails after the devices were found: at a refresh of their memory, or in a runner."""
+    looked = [e for e in signs.of("gpu_memory_lookup_failed") if re.search(UNKNOWN, e.text)]
+    return bool(looked or _engine_said("cuda_init_failed", signs, start))
 
 
 def _suspended(signs: Signs) -> bool:
@@ -176,8 +201,9 @@ def cuda_init_999(signs: Signs, start: Start | None = None) -> Iterator[Finding]
     Seen: code 999 of CUDA.
     Do: reload nvidia_uvm with the service stopped.
     """
-    events = [e for e in signs.of("cuda_init_failed", "gpu_error", "cuda_999") if re.search(r"\b999\b", e.text)]
-    if events and not used(signs, start):
+    kinds = ("cuda_init_failed", "gpu_error", "nvml_failed", "gpu_memory_lookup_failed", "cuda_999")
+    events = [e for e in signs.of(*kinds) if re.search(UNKNOWN, e.text)]
+    if events and (not used(signs, start) or _lost(signs, start)):
         yield Finding(
             "error",
             "CUDA cannot be initialised: 999, unknown error",
@@ -204,7 +230,7 @@ def container_lost_gpu_cgroup(signs: Signs, facts: Facts, start: Start | None = 
     if lost and not signs.has("driver_mismatch") and not signs.has("daemon_reload_done"):
         said = "the container lost its GPU: the device cgroup no longer allows it"
         yield Finding("error", said, signs.quotes(lost), fix)
-    elif signs.has("containers_lose_gpu") and not signs.has("daemon_reload_done", "suspend", "kernel:suspend"):
+    elif signs.has("containers_lose_gpu") and not signs.has(*OTHER_LOSSES):
         said = "a container loses its GPU while it runs: most often its device cgroup is rewritten"
         yield Finding("warning", said, signs.lines("containers_lose_gpu"), fix)
 

@@ -122,11 +122,12 @@ def service_restart_loop(
     if service is not None and service.n_restarts and flapping:
         counter = max(counter, service.n_restarts)
     failed = service is not None and service.active_state == "failed"
-    exited = signs.has("unit:main_exited") and not serves
+    exited = signs.has("unit:main_exited", "unit:failed", "unit:watchdog", "unit:timeout") and not serves
     if not (limit or flapping or failed or respawns or (counter and not serves) or exited):
         return
     lines = signs.lines(
-        "app_respawns", "unit:main_exited", "unit:failed", "unit:start_limit", "unit:restart_scheduled", most=4
+        "app_respawns", "unit:main_exited", "unit:watchdog", "unit:timeout", "unit:failed", "unit:start_limit",
+        "unit:restart_scheduled", most=4,
     )
     said = "the service dies at once"
     if respawns:

@@ -58,7 +58,8 @@ def tmp_noexec(signs: Signs) -> Iterator[Finding]:
     found = [
         e
         for e in signs.of("exec_denied")
-        if re.search(r"/tmp|/var/tmp|runners", e.fields.get("path", "")) and "permission" in e.fields.get("why", "")
+        if re.search(r"/tmp|/var/tmp|runners", e.fields.get("path", ""))
+        and re.search(r"permission|map segment", e.fields.get("why", ""))
     ]
     told = signs.of("tmp_noexec_told") if signs.has("runner_exit", "exec_denied", "runner_gone", "load_failed") else []
     if found or told:
@@ -89,6 +90,8 @@ def model_blob_truncated(signs: Signs, facts: Facts) -> Iterator[Finding]:
         for e in signs.of("model_file_damaged", "model_metadata_error", "load_failed", "load_damaged")
         if e.kind in ("model_file_damaged", "model_metadata_error", "load_damaged")
     ]
+    if signs.matching("has invalid ggml type", kinds=("unknown_architecture",)):
+        found = []  # a type that this release does not know: it stops at the tensor, the file is whole
     last = facts.start.loads[-1] if facts.start and facts.start.loads else None
     cured = last is not None and last.outcome == "loaded" and found and (last.line or 0) > (found[-1].line or 0)
     for path, state in (facts.paths or {}).items():
@@ -122,10 +125,11 @@ def model_blob_missing(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
     """
     for event in signs.of("file_missing"):
         path = event.fields.get("path", "")
-        if "/blobs/sha256" in path and event.fields.get("call") in ("open", "stat", "lstat"):
+        blob = re.search(r"[/\\]blobs[/\\]+(sha256.{0,13})", path)
+        if blob and event.fields.get("call") not in ("mkdir", "rename"):
             yield Finding(
                 "error",
-                f"a model's file is not there: {path.rsplit('/', 1)[-1][:19]}…",
+                f"a model's file is not there: {blob[1]}…",
                 signs.quotes([event]),
                 "ollama list; ollama rm MODEL && ollama pull MODEL",
             )

@@ -94,15 +94,19 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("num_gpu_forced", r"num_gpu[\"']?\s*[:= ]\s*(?:[89]\d|[1-9]\d\d+)\b"),
     # downloads
     Phrase("registry_timeout", r"(?:registry\.ollama\.ai|ollama\.com|pull model manifest|dial tcp)[^\n]*(?:i/o time(?:d )?out|connection refused|connection reset|first record does not look like a TLS handshake|context deadline exceeded|certificate signed by unknown authority|Forbidden"
-           r"|connection timed out|no such host|TLS handshake timeout|network is unreachable)"),
+           r"|connection timed out|no such host|server misbehaving|Temporary failure in name resolution|TLS handshake timeout|network is unreachable)"),
     Phrase("http_plain_manifest", r"Get \"?http://registry"),
     Phrase("html_reply", r"invalid character '?<'? looking for beginning of value"),
     Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)|ollama list.*(?:empty|nothing)"),
-    Phrase("load_damaged", r"digest mismatch|unexpected EOF|file is (?:truncated|corrupt)"),
+    Phrase("load_damaged", r"digest mismatch|(?<!running the model: )unexpected EOF|file is (?:truncated|corrupt)"),
     Phrase("network_storage", r":\S* on /\S+ type (?:nfs4?|cifs|ceph)|(?:nfs|cifs|smb|ceph)\S* .*models"),
     # containers and exposure
     Phrase("port_published", r"(?:-p|--publish)[ =](?!127\.|localhost|\[::1\])(?:[\d.]+:)?\d+:11434"
            r"|(?:0\.0\.0\.0|\[::\]|:::?):?\d*->\d+/tcp|^\s*-\s*[\"']?(?:0\.0\.0\.0:)?\d{2,5}:11434[\"']?\s*$|ports:\s*\[?[\"']?\d{2,5}:11434"),
+    Phrase("container_refused", r"could not select device driver[^\n]*(?:gpu|nvidia)|unknown or invalid runtime name: nvidia|unresolvable CDI devices|failed to discover GPU vendor"
+           r"|nvidia-container-cli[^\n]*(?:driver not loaded|no adapters were found|load library failed|device error|driver error)"),
+    Phrase("nvidia_driver_too_old", r"unsatisfied condition: cuda ?>=|please update your driver to a newer version"),
+    Phrase("bind_error", r"\b(?:Bind for |bind host port for )(?P<address>\S+?)(?::\d[\d.]+:\d+/tcp)?:? (?:failed: port is already allocated|address already in use)|ports are not available: exposing port TCP (?P<published>\S+)"),
     Phrase("ufw_active", r"\bufw\b"),
     Phrase("memory_limit", r"mem_limit:\s*\S+|--memory[= ]\d+\w*|\bMemory(?:Max|High|Limit)=(?!infinity)\S+|limits:.*memory"
            r"|^\s*memory:\s*[\"']?\d+[GMgm]i?"),

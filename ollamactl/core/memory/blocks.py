@@ -52,7 +52,7 @@ def decoded(b: Builder, inp: Tensor, layer: Layer, block: Block, last: bool) -> 
 def _attended(b: Builder, inp: Tensor, normed: Tensor, layer: Layer, block: Block) -> Tensor:
     """The first part of a block: a mixer, latent attention or attention."""
     row = b.hyper.family
-    if row.recurrent in ("delta", "kda"):
+    if row.recurrent in ("delta", "kda") and not row.states_first:
         b.nodes.expand(normed)
     if layer.r and row.recurrent in MIXERS:
         return MIXERS[row.recurrent](b, normed, layer, block)

@@ -86,6 +86,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     mixes: bool = True  # the newest engines take a batch of tokens and embeddings at once
     # Blocks that are laid out in a way of their own.
     whole: Literal["", "both", "single", "rwkv", "lightning", "encoder"] = ""
+    states_first: bool = False  # states are read before the block's first norm is made
     repeated_keys: bool = False  # delta net: keys are repeated where there are fewer of their heads
     rope_switch: bool = False  # rope.scaling.finetuned turns the rotation on and off
     residual_first: Literal["", "attention", "feed-forward", "both"] = ""  # sums whose first part is the residual
@@ -319,7 +320,14 @@ FAMILIES: dict[str, Family] = {
     "lfm2moe": Family(recurrent="conv", hybrid=True, residual_first="both", dense_lead=True),
     "kimi-linear": Family(recurrent="kda", hybrid=True, latent=True, dense_lead=True, rope=False),
     "bailingmoe3": Family(
-        limits=True, recurrent="kda", hybrid=True, latent=True, dense_lead=True, draft_apart=True, weights_normed=None
+        limits=True,
+        states_first=True,
+        recurrent="kda",
+        hybrid=True,
+        latent=True,
+        dense_lead=True,
+        draft_apart=True,
+        weights_normed=None,
     ),
     # Only their caches are followed, not their graphs.
     "kimi-k3": Family(built=False, recurrent="kda", hybrid=True, latent=True, dense_lead=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import msgspec
@@ -188,9 +189,10 @@ def predict(
     if on and request.flash_attention == "auto" and not quantized(request.type_v):
         on = not recurrent.loses_flash_attention(hyper, [place == HOST for place in layout.layers[:-1]])
     transposed = request.flash_attention == "off" or not hyper.family.flash_attention
+    # A batch whose tokens see each other both ways is not cut to the context.
     seen_both_ways = (
-        hyper.family.cache == "none" and not hyper.family.recurrent
-    )  # such a batch is not cut to the context
+        hyper.family.attends_batch and not hyper.family.recurrent
+    ) or not hyper.keys.get("attention.causal", True)
     ubatch = request.batch if seen_both_ways else min(request.batch, total)
     at = _cells(hyper, request, ubatch)
     graph = Graph(
@@ -306,8 +308,12 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int, handed: 
             size = _built(hyper, graph, layout, device, pipeline, handed) if devices > 1 or spilled else buffers.device
         if size is None:
             size = _estimated(hyper, graph, layout, device, buffers.device, pipeline, spilled)
-        more = 0 if len(used) < 2 else _exchanged(hyper, graph, layout, COPIES if pipeline else 1, size, buffers.built)
-        found.append(_modelled(device, size, limits, hyper, more))
+        known, less, more = 0, 0, 0
+        if len(used) > 1 and not buffers.built:
+            more = int(size * SEVERAL)
+        elif len(used) > 1:
+            known, less, more = _exchanged(hyper, graph, layout, device, COPIES if pipeline else 1)
+        found.append(_modelled(device, size + known, limits, hyper, less, more))
     hosted = tuple(x for x, place in zip(hyper.layers, layout.layers[:-1], strict=False) if place == HOST)
     host = compute.host_bytes(hyper, graph, COPIES if pipeline else 1, hosted)
     found.append(Term("compute", HOST, host, "modelled", host // 20, host // 20))
@@ -350,16 +356,24 @@ def _estimated(
     return size
 
 
-def _exchanged(hyper: Hyper, graph: Graph, layout: Layout, copies: int, size: int, built: bool) -> int:
-    """Bytes that a device may take from others beyond what is known: nodes between two blocks may be evaluated on
-    either side where states or several streams are read. Rows as seen in dry loads on two and three devices."""
-    row = hyper.family
-    if not built or row.indexer == "keys-values":
-        return int(size * SEVERAL)
-    rows = 11 if row.streams else 6 if row.per_layer_input or row.whole == "single" else 0
-    if row.recurrent not in ("conv", "kda") and recurrent.mixes_devices(hyper, layout.layers[:-1]):
-        rows = 8
-    return rows * copies * 4 * compute.tokens(graph) * hyper.embedding
+def _exchanged(hyper: Hyper, graph: Graph, layout: Layout, device: int, copies: int) -> tuple[int, int, int]:
+    """Bytes that a device takes from others beyond its part of the graph, how many less and how many more it may.
+
+    Nodes between two blocks may be evaluated on either side where states or several streams are read. Rows as seen in
+    dry loads on two and three devices.
+    """
+    row, places, token = hyper.family, layout.layers[:-1], 4 * compute.tokens(graph)
+    rows = 11 if row.streams else 6 if row.per_layer_input else 0
+    width = 0
+    for index, pair in enumerate(pairwise(places)):
+        if pair[0] != pair[1] and HOST not in pair and device in pair:
+            width += recurrent.crossing(hyper, index)[pair.index(device)]
+    if row.recurrent not in ("conv", "kda") and recurrent.mixes_devices(hyper, places):
+        rows = 8 if row.both else 4 if row.recurrent == "rwkv7" and not row.layer_norm else 2
+    if copies == 1:  # inputs give their room back
+        return 0, 0, token * (rows * hyper.embedding + width)
+    row_bytes = copies * token * hyper.embedding
+    return copies * token * width, row_bytes if width else 0, rows * row_bytes
 
 
 def _share(hyper: Hyper, graph: Graph, layout: Layout, device: int, full: int) -> int:
@@ -380,7 +394,7 @@ def _borrowed(hyper: Hyper, graph: Graph, layout: Layout) -> int:
     return largest
 
 
-def _modelled(device: int, size: int, limits: Band, hyper: Hyper, more: int = 0) -> Term:
-    """A compute term with its band; `more`: bytes that the truth may be over it besides."""
+def _modelled(device: int, size: int, limits: Band, hyper: Hyper, less: int = 0, more: int = 0) -> Term:
+    """A compute term with its band; `less`, `more`: bytes that the truth may be under or over it besides."""
     kind: Kind = "modelled" if hyper.known else "unknown"
-    return Term("compute", device, size, kind, int(size * limits.below), int(size * limits.above) + more)
+    return Term("compute", device, size, kind, int(size * limits.below) + less, int(size * limits.above) + more)

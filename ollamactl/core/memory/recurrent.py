@@ -111,7 +111,12 @@ def _states_after(hyper: Hyper, index: int) -> int | None:
     layer = hyper.layers[index]
     if layer.k and layer.r:  # both are in one block
         return index
-    if not layer.k or hyper.block_tensors[index].experts:
+    return _reads_next(hyper, index) if layer.k else None
+
+
+def _reads_next(hyper: Hyper, index: int) -> int | None:
+    """The block behind one without experts that reads its states early, with but dense feed-forwards between."""
+    if hyper.block_tensors[index].experts:
         return None
     after = index + 1
     while after < hyper.blocks and not (
@@ -139,15 +144,40 @@ def loses_flash_attention(hyper: Hyper, hosted: list[bool]) -> bool:
 
 def mixes_devices(hyper: Hyper, places: tuple[int, ...]) -> bool:
     """Whether some nodes are evaluated on another device than their block is on, which adds copies to both."""
-    return any(
-        here != there and reads_early(hyper, index + 1)
-        and (hyper.layers[index].r > 0 or hyper.block_tensors[index].experts > 0)
-        for index, (here, there) in enumerate(pairwise(places))
-    )  # fmt: skip
+    return any(here != there and reads_early(hyper, index + 1) for index, (here, there) in enumerate(pairwise(places)))
+
+
+def crossing(hyper: Hyper, index: int) -> tuple[int, int]:
+    """Numbers a token that the devices of a block and of the next one copy from each other, were they two, besides
+    what the block gives: the former's, the latter's.
+
+    Where one recurrent block is behind another, the mixer of the former is split between the devices: what is scanned
+    is on the next one, and its result comes back. As seen in dry loads.
+    """
+    here, after = hyper.layers[index], _reads_next(hyper, index)
+    if not here.r or here.k or after is None or hyper.layers[after].k:
+        return 0, 0
+    inner, embedding = _key(hyper, "ssm.inner_size"), hyper.embedding
+    match hyper.family.recurrent:
+        case "mamba":
+            return inner, 2 * inner
+        case "mamba2":
+            states = 2 * _key(hyper, "ssm.group_count") * _key(hyper, "ssm.state_size")
+            return inner, 2 * inner + states + _key(hyper, "ssm.time_step_rank")
+        case "rwkv6":
+            return embedding, 3 * embedding
+        case "rwkv7":
+            return embedding, (7 if hyper.family.layer_norm else 5) * embedding // 2  # the latter: arwkv7
+        case _:
+            return 0, 0
+
+
+def _key(hyper: Hyper, name: str) -> int:
+    return int(hyper.keys.get(name, 0))
 
 
 def number(b: Builder, name: str) -> int:
-    return int(b.hyper.keys.get(name, 0))
+    return _key(b.hyper, name)
 
 
 def mamba(b: Builder, cur: Tensor, layer: Layer, block: Block) -> Tensor:

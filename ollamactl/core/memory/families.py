@@ -49,7 +49,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     per_layer_input: bool = False  # gemma3n and the gemma4 E models
     per_layer_table: bool = True  # that input is looked up too, not only made of the embeddings
     unread: bool = False  # it has a cache, but attends to the batch alone
-    sections: bool = True  # rope.dimension_sections makes a position four numbers
+    sections: bool = False  # rope.dimension_sections makes a position four numbers
     # How the graph is built, where it can be followed step by step (decoder.py).
     built: bool = True
     layer_norm: bool | None = False  # norms by mean and variance, which need room of their own; None: by the file
@@ -127,27 +127,23 @@ FAMILIES: dict[str, Family] = {
         (
             "llama",
             "qwen2",
-            "qwen2vl",
             "qwen3",
-            "qwen3vl",
             "mistral3",
             "gemma",
             "internlm2",
             "seed_oss",
             "ernie4_5",
-            "glm4",
             "chatglm",
             "exaone",
             "xverse",
             "orion",
             "qwen",
             "pangu-embedded",
-            "paddleocr",
             "nanbeige",
-            "qwen3tts",
         ),
         Family(),
     ),
+    **dict.fromkeys(("qwen2vl", "qwen3vl", "qwen3tts", "paddleocr", "glm4"), Family(sections=True)),
     **dict.fromkeys(("granite", "minicpm"), Family(scales=True)),
     "refact": Family(rope=False),
     "smollm3": Family(rope_step=4),
@@ -158,7 +154,8 @@ FAMILIES: dict[str, Family] = {
     "openelm": Family(residual_first="attention"),
     "deci": Family(gaps=True),
     "olmo": Family(layer_norm=True, bare_norms=True),
-    **dict.fromkeys(("hunyuan-dense", "hunyuan_vl", "maincoder"), Family(turned_norm=True)),
+    **dict.fromkeys(("hunyuan-dense", "maincoder"), Family(turned_norm=True)),
+    "hunyuan_vl": Family(turned_norm=True, sections=True),
     "talkie": Family(turned_norm=True, input_norm=True, bare_norms=True, bare_k_norm=True, adds_input=True),
     "orion": Family(layer_norm=True),
     "bitnet": Family(loads_output=False),
@@ -214,7 +211,8 @@ FAMILIES: dict[str, Family] = {
         scaled_input=True,
     ),
     # -- mixtures of experts --
-    **dict.fromkeys(("qwen3moe", "qwen3vlmoe", "grovemoe"), Family()),
+    **dict.fromkeys(("qwen3moe", "grovemoe"), Family()),
+    "qwen3vlmoe": Family(sections=True),
     "qwen2moe": Family(weights_normed=False),
     "granitemoe": Family(experts_ff=True, scales=True),
     "minimax-m2": Family(experts_ff=True),
@@ -226,7 +224,8 @@ FAMILIES: dict[str, Family] = {
     "arctic": Family(experts_ff=True),
     "ernie4_5-moe": Family(dense_lead=True),
     "deepseek": Family(dense_lead=True, weights_normed=False),
-    **dict.fromkeys(("dots1", "glm4moe", "bailingmoe2", "bailingmoe"), Family(dense_lead=True, weights_normed=None)),
+    **dict.fromkeys(("dots1", "bailingmoe2", "bailingmoe"), Family(dense_lead=True, weights_normed=None)),
+    "glm4moe": Family(dense_lead=True, weights_normed=None, sections=True),
     "exaone-moe": Family(weights_normed=None, dense_lead=True, window=Window(period=4, size=128)),
     "hy_v3": Family(weights_normed=None, dense_lead=True, draft_apart=True),
     # -- sliding windows --
@@ -320,6 +319,7 @@ FAMILIES: dict[str, Family] = {
     "lfm2moe": Family(recurrent="conv", hybrid=True, residual_first="both", dense_lead=True),
     "kimi-linear": Family(recurrent="kda", hybrid=True, latent=True, dense_lead=True, rope=False),
     "bailingmoe3": Family(
+        sections=True,
         limits=True,
         states_first=True,
         recurrent="kda",
@@ -340,7 +340,6 @@ FAMILIES: dict[str, Family] = {
     ),
     **dict.fromkeys(("hrm_text", "k2-horizon"), Family(built=False)),
     "qwen3next": Family(
-        sections=False,
         recurrent="delta",
         repeated_keys=True,
         cache="interval",
@@ -348,8 +347,12 @@ FAMILIES: dict[str, Family] = {
         hole="embedding",
         late_rows="after",
     ),
-    "qwen35": Family(recurrent="delta", cache="interval", draft_apart=True, hole="half", late_rows="after"),
-    "qwen35moe": Family(recurrent="delta", cache="interval", draft_apart=True, hole="embedding", late_rows="after"),
+    "qwen35": Family(
+        sections=True, recurrent="delta", cache="interval", draft_apart=True, hole="half", late_rows="after"
+    ),
+    "qwen35moe": Family(
+        sections=True, recurrent="delta", cache="interval", draft_apart=True, hole="embedding", late_rows="after"
+    ),
     "minimax-01": Family(
         scales=True,
         recurrent="lightning",

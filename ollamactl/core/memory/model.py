@@ -235,7 +235,7 @@ def from_header(header: GgufHeader) -> Hyper:
         block_tensors=_block_tensors(header, count),
         groups=tuple(Counter(layers).items()),
         file_size=header.size,
-        position_parts=4 if row.sections and keys.is_array("rope.dimension_sections") else 1,
+        position_parts=4 if row.sections and all(keys.above("rope.dimension_sections", 2)) else 1,
         learned_positions="position_embd.weight" in tensors,
         quantization=quantization if isinstance(quantization, int) else -1,
     )

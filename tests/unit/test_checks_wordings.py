@@ -42,6 +42,23 @@ def layers(on: int, of: int) -> str:
     return Log().say(f"offloading {on} repeating layers to GPU", source="ggml.go:482").say(f"offloaded {on}/{of} layers to GPU", source="ggml.go:494").text()
 
 
+def estimate(asked: int, of: int, on: int) -> str:
+    fields = {"layers__requested": asked, "layers__model": of, "layers__offload": on, "memory__available": "[10.9 GiB]", "memory__required__full": "11.0 GiB", "memory__required__kv": "0.6 GiB"}
+    return Log("0.9.6").say("offload", source="server.go:175", library="cuda", **fields).text()
+
+
+def loading(layers: int) -> str:
+    return f'time=2026-05-04T10:00:02.000Z level=INFO source=server.go:438 msg="starting llama server" cmd="/usr/bin/ollama runner --model {A} --ctx-size 2048 --batch-size 512 --n-gpu-layers {layers} --parallel 1 --port 39041"\n'
+
+
+GAVE_UP = 'time=2026-05-04T10:00:00.000Z level=WARN source=llama_server.go:1299 msg="client connection closed before llama-server finished loading, aborting" error="context deadline exceeded"\n'
+LATE = 'time=2026-05-04T10:00:00.000Z level=INFO source=sched.go:470 msg="Load failed" model=/m error="timed out waiting for llama runner to start - progress 0.82 - "\n'
+EDITED = (
+    "### Editing /etc/systemd/system/ollama.service.d/override.conf\n"
+    "### Anything between here and the comment below will become the contents of the drop-in file\n\n{}\n\n"
+    "### Edits below this comment will be discarded\n"
+)
+
 ROWS: dict[str, tuple[str, str, str]] = {
     "amd of 0.1.29": ("gpu_not_supported_by_backend",
                       amd("0.1.29", "amdgpu [0] gfx1012 is not supported by /tmp/ollama77/rocm [gfx1030 gfx1100]").say("no GPU detected").text(),
@@ -124,6 +141,25 @@ ROWS: dict[str, tuple[str, str, str]] = {
                                       'Error: Get "http://127.0.0.1:11434/api/tags": dial tcp 127.0.0.1:11434: connect: connection refused\n'),
     "an input to embed that is too long": ("prompt_truncated", Log("0.13.5").config().listen().gpu().say("embedding failed: the input length exceeds the context length", "ERROR", "routes.go:700").text(),
                                            Log("0.13.5").config().listen().gpu().say("input length is fine", "INFO", "routes.go:700").text()),
+    "an estimate one layer short, before its load": ("partial_offload", estimate(49, 49, 48) + loading(49), estimate(20, 49, 20) + loading(20)),
+    "a socket of lsof, by its name": ("port_in_use", "COMMAND   PID   USER   FD   TYPE DEVICE SIZE/OFF NODE NAME\nollama  90210 ollama    3u  IPv4  55501      0t0  TCP localhost.lan:11434 (LISTEN)\n# ollama serve\nError: listen tcp 127.0.0.1:11434: bind: address already in use\n",
+                                      "COMMAND   PID   USER   FD   TYPE DEVICE SIZE/OFF NODE NAME\nollama  90210 ollama    3u  IPv4  55501      0t0  TCP localhost.lan:11434 (LISTEN)\n"),
+    "a load given up, shorter words": ("client_timeout_during_load", GAVE_UP + Log("0.33.0").say("Load failed", "INFO", "sched.go:641", model="/m/blobs/sha256-1").text(),
+                                       Log("0.33.0").say("Load failed", "INFO", "sched.go:641", model="/m/blobs/sha256-1", error="exit status 2").text()),
+    "a runner that talks on after its time-out": ("load_timeout", LATE + "llama_context: n_ctx         = 4096\nllama_context: n_ctx_seq     = 4096\n",
+                                                  LATE + "llama_model_loader: loaded meta data with 31 key-value pairs\nload_tensors: offloaded 33/33 layers to GPU\nllama_context: n_ctx         = 4096\n"),
+    "a record without a level": ("no_gpu_found", 'time=2026-01-02T13:02:01.537Z msg="inference compute" id=cpu library=cpu\n', 'time=2026-01-02T13:02:01.537Z msg="inference compute" id=GPU-1 library=CUDA\n'),
+    "a port held, in a quoted journal": ("port_in_use", " > Apr 17 23:45:38 box ollama[345]: Error: listen tcp 0.0.0.0:6000: bind: address already in use\n > Apr 17 23:45:38 box systemd[1]: ollama.service: Main process exited, code=exited, status=1/FAILURE\n\n$ ollama list\nError: could not connect to ollama app, is it running?\n",
+                                         " > Apr 17 23:45:38 box ollama[345]: Error: something that nobody knows\n > Apr 17 23:45:38 box systemd[1]: ollama.service: Main process exited, code=exited, status=1/FAILURE\n"),
+    "a quotation that its line's end broke": ("port_in_use", "The journal says `Error: listen tcp 0.0.0.0:11434: bind: address\nalready in use`, again and again.\n", "The journal says `Listening on 0.0.0.0:11434 (version\n0.33.0)`, and all is well.\n"),
+    "back from hibernation": ("gpu_lost_after_suspend", "It happens when the laptop comes back from hibernation, this helps:\nsudo rmmod nvidia_uvm; sudo modprobe nvidia_uvm\n", "It happens after an update, this helps:\nsudo modprobe nvidia_uvm\n"),
+    "no runner but the built-in one": ("package_without_gpu_libs", Log("0.5.4").config().listen().say("no dynamic runners detected, using only built-in", "DEBUG", "common.go:85").text(),
+                                       Log("0.5.4").config().listen().say("no dynamic runners detected, using only built-in", "DEBUG", "common.go:85").gpu(lib="metal").text()),
+    "no engine beside the program": ("package_without_gpu_libs", 'level=WARN source=runner.go:90 msg="failure during llama-server GPU discovery" error="llama-server binary not found (checked: /opt/x/llama-server)"\n',
+                                     'level=INFO source=runner.go:90 msg="llama-server binary found" path=/opt/x/llama-server\n'),
+    "what was typed in systemctl edit": ("dropin_missing_section_header", EDITED.format('Environment="OLLAMA_MODELS=/srv/m"'), EDITED.format('[Service]\nEnvironment="OLLAMA_MODELS=/srv/m"')),
+    "only the extension's model goes": ("client_overrides_keep_alive", "OLLAMA_KEEP_ALIVE=60 is set. With the CLI UNTIL is right, but with the browser extension UNTIL is still 5 minutes.\n", "OLLAMA_KEEP_ALIVE=60m is set. With the browser extension UNTIL is 59 minutes.\n"),
+    "a client's own time": ("client_overrides_keep_alive", "Its keep_alive of 30 seconds overrides our default of a day, so the model is unloaded and loaded all the time.\n", "Its keep_alive of 30 seconds is as long as our default.\n"),
 }  # fmt: skip
 
 
@@ -146,3 +182,13 @@ def test_its_near_miss_is_not(name: str) -> None:
     found = report(text)
     assert not found.crashed
     assert not [f for f in found.findings if f.check == check and f.severity != "info"]
+
+
+def test_one_client_that_hung_up_is_told_without_alarm() -> None:
+    """A person may have cancelled it: no warning; and what the log names as the cause goes before it."""
+    row = '[GIN] 2026/05/04 - 10:00:07 | 500 |  6.270837667s | 127.0.0.1 | POST "/api/chat"\n'
+    gone = Log("0.13.5").say("aborting completion request due to client closing the connection", source="runner.go:916").text()
+    assert [(f.check, f.severity) for f in report(row + gone).findings] == [("client_timeout_500_clusters", "info")]
+    failed = Log("0.13.5").say("llama runner terminated", "ERROR", "server.go:1", error="exit status 2").text()
+    assert report(failed + row + gone).findings[0].check == "runner_crash_on_load"
+    assert not report(row).findings

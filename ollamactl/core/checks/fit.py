@@ -77,9 +77,10 @@ def partial_offload(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
         said = f"{on} of {of} layers are on the GPU, the {'output layer' if last else 'others'} on the CPU"
         yield Finding("info" if last else "warning", said, (load.text, *_sizes(load)), fix)
         return
-    for event, n in estimates(signs)[-1:] if not (start and start.loads) else ():
+    shown = start is not None and any(x.offloaded for x in start.loads)
+    for event, n in estimates(signs)[-1:] if not shown else ():
         on, of = int(n.get("layers.offload", 0)), int(n.get("layers.model", 0))
-        if 0 < on < of:
+        if 0 < on < of and on != n.get("layers.requested"):  # else a client asked for no more
             yield Finding("warning", f"{on} of {of} layers fit on the GPU", signs.quotes([event]), fix)
             return
 

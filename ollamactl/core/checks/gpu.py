@@ -138,7 +138,7 @@ def service_started_before_gpu(
         yield Finding("warning", "no CUDA device was there when the service looked for one", signs.quotes(early), fix)
 
 
-@check(weight=78, explains=(*CPU, "amdgpu_version_file_missing", "runner_crash_on_load"))
+@check(weight=78, explains=(*CPU, "amdgpu_version_file_missing", "runner_crash_on_load", "library_missing"))
 def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
     """The installed package has no libraries for this GPU.
 
@@ -165,11 +165,18 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
             rocm,
             "curl -fsSL https://ollama.com/download/ollama-linux-amd64-rocm.tgz | sudo tar zx -C /usr",
         )
-    elif libs or exit127:
+    elif libs or exit127 or signs.has("engine_missing"):
         yield Finding(
             "error",
             "libraries of the engine are missing: only a part of the package was installed",
-            signs.quotes([*libs, *exit127]),
+            signs.quotes([*libs, *exit127, *signs.of("engine_missing")]),
+            "curl -fsSL https://ollama.com/install.sh | sh",
+        )
+    elif signs.has("builtin_runner_only") and not used(signs, start) and not _on_mac(facts):
+        yield Finding(
+            "warning",
+            "this build has no runner for a GPU: compiled without, or copied without its lib/ollama",
+            signs.lines("builtin_runner_only"),
             "curl -fsSL https://ollama.com/install.sh | sh",
         )
     elif signs.has("cpu_runners_only") and gpus_of(start):
@@ -195,6 +202,11 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
             signs.lines("nvidia_driver_too_old", "snap_paths"),
             "curl -fsSL https://ollama.com/install.sh | sh    # in place of the snap",
         )
+
+
+def _on_mac(facts: Facts) -> bool:
+    """Whether the built-in runner is the one for the GPU."""
+    return facts.told is not None and facts.told.world == "darwin"
 
 
 @check(

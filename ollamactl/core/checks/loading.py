@@ -30,6 +30,8 @@ def runner_crash_on_load(signs: Signs, start: Start | None = None) -> Iterator[F
     Do: upgrade; try the model with num_gpu 0; report the trace.
     """
     events = [e for e in signs.of(*CRASHES) if "context canceled" not in e.text and "context deadline" not in e.text]
+    if signs.has("client_gone_during_load"):  # a load that fails without an error was given up
+        events = [e for e in events if e.kind != "load_failed" or e.fields.get("error")]
     raw = [e for e in signs.of("panic") if "unable to" in e.text or "panic recovered" not in e.text]
     loads = start.loads if start else ()
     failed = [x for x in loads if x.outcome == "failed"]

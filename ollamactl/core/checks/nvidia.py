@@ -172,7 +172,7 @@ def gpu_lost_after_suspend(signs: Signs, facts: Facts, start: Start | None = Non
     errors = signs.of("cuda_init_failed", "gpu_error", "no_gpu_usable", "nvml_failed")
     worked = any(x.offloaded and x.offloaded[0] for x in (start.loads if start else ())) or bool(gpus_of(start))
     later = [e for e in signs.of("gpu_error") if re.search(r"(?i)unspecified|unknown error", e.text)]
-    if _suspended(signs) and (errors or cpu_only(start) or signs.has("uvm_in_use", "cpu_instead")):
+    if _suspended(signs) and (errors or cpu_only(start) or signs.has("uvm_in_use", "uvm_missing", "cpu_instead")):
         yield Finding(
             "error",
             "the GPU was lost by a suspend",

@@ -99,6 +99,10 @@ def client_timeout_500_clusters(signs: Signs, start: Start | None = None) -> Ite
     elif signs.has("fixed_time") and not groups:
         said = "requests fail after a fixed time: a client's or a proxy's time-out, not a limit of the server"
         yield Finding("warning", said, signs.lines("fixed_time"), "raise the client's and the proxy's time-out")
+    elif start and (single := _hung_up(start, signs)) and not groups and not rising:
+        said = f"a client hung up after {seconds(single[-1].seconds)}, before its answer was there"
+        fix = "raise the client's time-out, if nobody cancelled it; or shorten answers: ollamactl plan"
+        yield Finding("info", said, (*shown(single), *signs.lines("client_gone", most=1)), fix, weight=20)
     elif signs.has("given_up_after") and not groups and not signs.has("load_timeout", "gateway_timeout"):
         after = signs.of("given_up_after")[-1].fields.get("time", "a fixed time")
         yield Finding(
@@ -107,6 +111,13 @@ def client_timeout_500_clusters(signs: Signs, start: Start | None = None) -> Ite
             signs.lines("given_up_after"),
             "raise the client's time-out, or shorten answers: ollamactl plan",
         )
+
+
+def _hung_up(start: Start, signs: Signs) -> list[Request]:
+    """Requests that failed as their client closed the connection, where the log says so and names no other cause."""
+    if not signs.has("client_gone") or signs.has("load_failed", "runner_terminated", "panic", "alloc_failed"):
+        return []
+    return [r for r in start.failed if r.status in (499, 500) and r.seconds >= 1 and is_work(r.path)]
 
 
 def _cut_short(start: Start, signs: Signs) -> list[Request]:

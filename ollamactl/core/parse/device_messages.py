@@ -35,6 +35,8 @@ DEVICES: tuple[Event, ...] = (
     Event("no_compatible_gpu", "all detected amdgpus are skipped, falling back to CPU", "msg", "0.1.28 – 0.1.32"),
     Event("cpu_runners_only", "Dynamic LLM libraries", "prefix", "up to 0.5.7", r"(?P<runners>\[cpu\w*(?: cpu\w*)*\])",
           1, sure=False),
+    Event("builtin_runner_only", "no dynamic runners detected, using only built-in", "msg", "0.5.2 – 0.5.7, DEBUG"),
+    Event("engine_missing", "llama-server binary not found", "text", "0.30 –"),
     Event("amdgpu_version_missing", "amdgpu version file missing", "text"),
     Event("rocm_library_missing", "amdgpu detected, but no compatible rocm library found", "text"),
     Event("rocm_library_missing", "unable to verify rocm library", "text"),

@@ -234,7 +234,8 @@ class _Reader:
                 return failed
             at_work = entry.text.startswith("[GIN]")
         if run.ended and self.boundary:
-            return self._new(entry, None)
+            of_client = run.pid is not None and entry.text.startswith("Error: ")  # the journal names the server's pid
+            return run if of_client else self._new(entry, None)
         if at_work and run.provisional is not None and not run.listening:
             before = run.provisional
             self.order.remove(run)

@@ -38,8 +38,9 @@ EVENTS: tuple[Event, ...] = (
     Event("slot_truncated", "truncated = 1", "text", "0.30 –", r"n_tokens = (?P<tokens>\d+)"),
     Event("default_concurrency", "updating default concurrency", "msg", "0.2 –, DEBUG", keep=2),
     # clients
-    Event("client_gone_during_load", "client connection closed before server finished loading, aborting load"),
-    Event("client_gone_during_load", "client connection closed before llama-server finished loading, aborting load"),
+    Event("client_gone_during_load", "client connection closed before server finished loading, aborting", "prefix"),
+    Event("client_gone_during_load", "client connection closed before llama-server finished loading, aborting",
+          "prefix", "0.30 –"),
     Event("client_gone", "aborting completion request due to client closing the connection"),
     Event("client_gone", "aborting embedding request due to client closing the connection"),
     Event("invalid_option", "invalid option provided"),

@@ -89,6 +89,9 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("num_ctx_not_in_modelfile", r"no num_ctx|^\s*context length\s+\d+"),
     Phrase("keep_alive_reset", r"keep[_ -]?alive\W{0,3} (?:to|is|at|of|as)\W{0,3}(?:[45] ?m\b|[45] min|0\b)|keep[_ -]?alive[^\n]{0,160}(?:reset|back to|always|defaults? to|propagat|ignored|unloaded|neither|not (?:consider|work|appl|pass))[^\n]{0,60}(?:\b[45] ?m\b|\b[45]m\b|(?:4|5|four|five) min|default|after)"
            r"|(?:reset|unload)\w*[^\n]{0,40}(?:5 ?m\b|5 min|five min)[^\n]{0,80}keep[_ -]?alive"),
+    Phrase("keep_alive_reset", r"(?:extension|plug-?in|integration|web ?UI|\bclient|\bapp\b)[^\n]{0,60}\bUNTIL\b[^\n]{0,40}\b(?:5|five|4|four) min"
+           r"|\bUNTIL\b[^\n]{0,40}\b(?:5|five|4|four) min[^\n]{0,60}(?:extension|plug-?in|integration|web ?UI|\bclient|\bapp\b)"
+           r"|(?<![a-z])keep[_ -]?alive\b[^\n]{0,40}\d[^\n]{0,12}\b(?:overrid\w+|overwrit\w+|replac\w+) (?:\w+ ){0,3}(?:default|server|setting|config\w*|OLLAMA_KEEP)"),
     Phrase("keep_alive_expected", r"OLLAMA_KEEP_ALIVE[\"'=: ]+-1|keep_?alive[\"']?\s*[:=]\s*-1|Forever|-1[\"'`]{0,2} (?:for|as|in) (?:the )?[\"'`]?keep[ _-]?alive"),
     Phrase("until_soon", r"[\"'“`][1-5] minutes from now[\"'”`]"),
     Phrase("num_gpu_forced", r"num_gpu[\"']?\s*[:= ]\s*(?:[89]\d|[1-9]\d\d+)\b"),

@@ -16,7 +16,8 @@ from typing import NamedTuple
 # Console copies may lose the blanks between fields, so none is required here.
 _HEAD = re.compile(  # people put `…` for the time
     r"(?:time=(\d{4}-\d\d-\d\dT\S+?|[^\w\s]\S{0,30}|)\s*)?"
-    r"(?:level=([A-Z]+(?:[+-]\d+)?)|(?=source=\w+\.go:))\s*(?:source=(\S*?)\s*)?msg="
+    r"(?:level=([A-Z]+(?:[+-]\d+)?)|(?=source=\w+\.go:)|(?<=\d\dZ )(?=msg=)|(?<=\d[+-]\d\d:\d\d )(?=msg=))"
+    r"\s*(?:source=(\S*?)\s*)?msg="
 )
 _PLAIN = re.compile(
     r"(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d)(?:\.\d+)? (?:(\S+\.(?:go|s):\d+): )?(?:(DEBUG|INFO|WARN|ERROR)\s+)?(.*)", re.S

@@ -21,6 +21,7 @@ _LOADING = re.compile(
     r"(?:llm_)?load_tensors: |llama_model_loader: loaded meta data|llama_(?:new_context_with_model|context): n_ctx "
     r"|llama_kv_cache\w*: +\S+ KV buffer"
 )
+_BEGINS = re.compile(r"(?:llm_)?load_tensors: |llama_model_loader: ")  # of them, what a new runner says first
 _RUNNER_STARTS = {"starting llama server", "starting runner", "starting llama-server"}
 # events that say nothing against a load during which they occur
 _HARMLESS = {
@@ -178,7 +179,9 @@ class Run:
     def raw(self, text: str, at: float | None, number: int, pid: int | None) -> None:
         load = self.loads[-1] if self.loads else None
         idle = load is None or (load.implied and load.outcome != "loading")
-        if idle and self.config is None and _LOADING.match(text):
+        failed = load.outcome == "failed" if load is not None else self.events.counts["load_failed"] > 0
+        begins = _BEGINS if failed else _LOADING  # a runner that was given up may go on talking
+        if idle and self.config is None and begins.match(text):
             self._imply(text, at, number)
             load = self.loads[-1]
         if load is not None and load.outcome == "loading":

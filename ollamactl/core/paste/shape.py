@@ -30,7 +30,7 @@ _JOURNAL = re.compile(
 
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_QUOTE = re.compile(r"> ?")
+_QUOTE = re.compile(r" ?> ?")
 
 
 def unwrapped(text: str) -> str:
@@ -39,8 +39,8 @@ def unwrapped(text: str) -> str:
     if "\x1b" in text:
         text = _COLOUR.sub("", text)
     lines = text.split("\n")
-    if "\n>" in text or text.startswith(">"):
-        marked = [line.startswith(">") for line in lines]
+    if "\n>" in text or "\n >" in text or text.startswith(">"):
+        marked = [line.startswith((">", " >")) for line in lines]
         for n, line in enumerate(lines):
             near = (n > 0 and marked[n - 1]) or (n + 1 < len(lines) and marked[n + 1])
             if marked[n] and near:
@@ -49,10 +49,21 @@ def unwrapped(text: str) -> str:
     if said and all(line[:2] in ("  ", "\t") or line[:1] == "\t" for line in said):
         by = min(len(line) - len(line.lstrip(" \t")) for line in said)
         lines = [line[by:] if line.strip() else line for line in lines]
-    return "\n".join(_unfolded(lines))
+    return "\n".join(_unfolded(_joined(lines)))
 
 
-_RECORD = re.compile(r"\blevel=(?:DEBUG|INFO|WARN|ERROR)\b")
+def _joined(lines: list[str]) -> list[str]:
+    """Quotations within a sentence that its line's end broke (`bind: address` / `already in use`) are whole again, on
+    the first of their lines."""
+    for n in range(len(lines) - 1):
+        line, after = lines[n], lines[n + 1]
+        if line.count("`") % 2 and after.count("`") % 2 and "```" not in line + after and len(line) < LONGEST:
+            rest, _, more = after.partition("`")
+            lines[n], lines[n + 1] = f"{line} {rest.lstrip()}`", more.lstrip(" ,;")
+    return lines
+
+
+_RECORD = re.compile(r"\blevel=(?:DEBUG|INFO|WARN|ERROR)\b|^\s*time=\d{4}-")
 _KEY = r"(?:\"[\w .]+\"|[A-Za-z_][\w.]*)="
 _GOES_ON = re.compile(rf"[ \t]+{_KEY}\S|(?:{_KEY}(?:\"[^\"]*\"|\S+)\s*)+$")
 

@@ -167,7 +167,7 @@ class Splitter:
             found = pattern.search(line)
             if found is not None:
                 at = found["at"].strip("[]")
-                at = {"*": "::", "localhost": "127.0.0.1", "": "::"}.get(at, at)
+                at = "127.0.0.1" if at.startswith("localhost") else {"*": "::", "": "::"}.get(at, at)
                 pid = found["pid"]
                 self.listeners.append(
                     Listener(

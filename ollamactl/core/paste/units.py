@@ -9,6 +9,10 @@ from ollamactl.core.paste.shape import LOG_LINE
 
 _SECTION = re.compile(r"\s*\[(?:Unit|Service|Install|Socket|X-\w+)\]?\s*$", re.I)
 PATH_LINE = re.compile(r"\s*#+ (/\S+\.(?:service|conf)(?:\.\w+)?)\s*$")
+# what `systemctl edit` writes above and below the place for the drop-in's lines
+_EDITOR = re.compile(r"\s*#+ Anything between here and the comment below will become")
+_EDITED = re.compile(r"\s*#+ (?:Lines|Edits) below this comment will be discarded")
+EDITED_FILE = "/etc/systemd/system/ollama.service.d/override.conf"
 _ASSIGN = re.compile(r"\s*[A-Za-z][A-Za-z-]*\s*=")
 
 
@@ -19,6 +23,12 @@ def unit_blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
     path, path_at = "", -1
     while n < len(lines):
         line = lines[n].rstrip("\r")
+        if _EDITOR.match(line):
+            end = next((at for at in range(n + 1, len(lines)) if _EDITED.match(lines[at])), 0) or _edited_end(lines, n)
+            if any(_ASSIGN.match(one) for one in lines[n:end]):
+                yield n, end, EDITED_FILE
+            n = end
+            continue
         if found := PATH_LINE.match(line):
             path, path_at = found[1], n
             if n + 1 < len(lines) and _ASSIGN.match(lines[n + 1]) and not LOG_LINE.match(lines[n + 1][:300]):
@@ -32,6 +42,15 @@ def unit_blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
             n, path = end, ""
             continue
         n += 1
+
+
+def _edited_end(lines: list[str], n: int) -> int:
+    """The line after the last one that is typed in an editor's copy of which the lower comment was not pasted."""
+    for at in range(n + 1, len(lines)):
+        line = lines[at].strip()
+        if line and not (line[0] in "#;[" or _ASSIGN.match(line)):
+            return at
+    return len(lines)
 
 
 def _block_end(lines: list[str], n: int) -> int:

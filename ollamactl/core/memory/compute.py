@@ -61,17 +61,21 @@ def mask(hyper: Hyper, graph: Graph) -> float:
         width = 0 if row.recurrent else tokens(graph) * _kinds(hyper)
     else:
         width = ((at.full if w.kw_full else 0) + (at.swa if w.swa and windowed else 0)) if w.caches else 0
-    return width / 2 if graph.flash else width
+    width += hyper.trained_context if row.crosses else 0
+    distances = (tokens(graph) if row.attends_batch else at.full) if row.biased else 0
+    return (width / 2 if graph.flash else width) + distances
 
 
 def inputs(hyper: Hyper, graph: Graph) -> float:
     """Numbers a token that live from start to end: embeddings, masks, and where V goes if it is transposed."""
     w = hyper.widths
-    index = 0
+    index = 0.0
     if graph.transposed and w.caches and not hyper.latent and not hyper.family.unread:
         index = 2 * w.vw * _kinds(hyper)
     embeddings = 4 if graph.engine == NEWEST and hyper.family.mixes else 2
     return embeddings * hyper.embedding + mask(hyper, graph) + index + 5
+    if hyper.family.crosses:
+        index += hyper.embedding * hyper.trained_context / tokens(graph)
 
 
 def _kinds(hyper: Hyper) -> int:
@@ -149,6 +153,8 @@ def attention(hyper: Hyper, graph: Graph) -> float:
     if not heads or not (w.caches or row.attends_batch):
         return 0
     if row.attends_batch:
+    if row.biased:
+        return max(3 * (tok if row.attends_batch else n) * heads + 3 * w.hk, _crossed(hyper, graph))
         if row.recurrent:
             return 0
         n = tok
@@ -168,6 +174,14 @@ def attention(hyper: Hyper, graph: Graph) -> float:
 
 
 def _latent(hyper: Hyper, graph: Graph, n: int, heads: int) -> float:
+def _crossed(hyper: Hyper, graph: Graph) -> float:
+    """Keys and values of what an encoder gave, copied for flash attention or beside scores for all of it."""
+    if not hyper.family.crosses:
+        return 0
+    given, scores = hyper.trained_context, 0 if graph.flash else hyper.trained_context * hyper.widths.heads
+    return 3 * hyper.widths.hk * given / tokens(graph) + scores
+
+
     keys, tok = hyper.keys, tokens(graph)
     lora, rope = int(keys.get("attention.kv_lora_rank", 0)), int(keys.get("rope.dimension_count", 0))
     layer = hyper.layers[0]

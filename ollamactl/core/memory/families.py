@@ -49,6 +49,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     per_layer_input: bool = False  # gemma3n and the gemma4 E models
     per_layer_table: bool = True  # that input is looked up too, not only made of the embeddings
     unread: bool = False  # it has a cache, but attends to the batch alone
+    biased: bool = False  # scores get a bias by distance, which rules flash attention out in the graph
+    crosses: bool = False  # attends to what an encoder made of as many tokens as it was trained for
     sections: bool = False  # rope.dimension_sections makes a position four numbers
     # How the graph is built, where it can be followed step by step (decoder.py).
     built: bool = True
@@ -210,6 +212,8 @@ FAMILIES: dict[str, Family] = {
         normed_v=True,
         scaled_input=True,
     ),
+    "t5": Family(built=False, biased=True, crosses=True),
+    "t5encoder": Family(built=False, unread=True, pooled=True, biased=True),
     # -- mixtures of experts --
     **dict.fromkeys(("qwen3moe", "grovemoe"), Family()),
     "qwen3vlmoe": Family(sections=True),
@@ -367,8 +371,6 @@ FAMILIES: dict[str, Family] = {
 # Caches and graphs of these are laid out in ways that no rule here follows.
 UNMODELLED = frozenset(
     {
-        "t5",
-        "t5encoder",
         "deepseek4",
         "rwkv6qwen2",
         "gemma4-assistant",

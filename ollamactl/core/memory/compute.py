@@ -73,9 +73,9 @@ def inputs(hyper: Hyper, graph: Graph) -> float:
     if graph.transposed and w.caches and not hyper.latent and not hyper.family.unread:
         index = 2 * w.vw * _kinds(hyper)
     embeddings = 4 if graph.engine == NEWEST and hyper.family.mixes else 2
-    return embeddings * hyper.embedding + mask(hyper, graph) + index + 5
     if hyper.family.crosses:
         index += hyper.embedding * hyper.trained_context / tokens(graph)
+    return embeddings * hyper.embedding + mask(hyper, graph) + index + 5
 
 
 def _kinds(hyper: Hyper) -> int:
@@ -152,9 +152,9 @@ def attention(hyper: Hyper, graph: Graph) -> float:
     heads, n = w.heads, at.full if w.kw_full else at.swa
     if not heads or not (w.caches or row.attends_batch):
         return 0
-    if row.attends_batch:
     if row.biased:
         return max(3 * (tok if row.attends_batch else n) * heads + 3 * w.hk, _crossed(hyper, graph))
+    if row.attends_batch:
         if row.recurrent:
             return 0
         n = tok
@@ -173,7 +173,6 @@ def attention(hyper: Hyper, graph: Graph) -> float:
     return n * heads + 2 * w.hk + extra
 
 
-def _latent(hyper: Hyper, graph: Graph, n: int, heads: int) -> float:
 def _crossed(hyper: Hyper, graph: Graph) -> float:
     """Keys and values of what an encoder gave, copied for flash attention or beside scores for all of it."""
     if not hyper.family.crosses:
@@ -182,6 +181,7 @@ def _crossed(hyper: Hyper, graph: Graph) -> float:
     return 3 * hyper.widths.hk * given / tokens(graph) + scores
 
 
+def _latent(hyper: Hyper, graph: Graph, n: int, heads: int) -> float:
     keys, tok = hyper.keys, tokens(graph)
     lora, rope = int(keys.get("attention.kv_lora_rank", 0)), int(keys.get("rope.dimension_count", 0))
     layer = hyper.layers[0]

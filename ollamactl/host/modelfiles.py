@@ -6,27 +6,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import os
 import re
-import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from math import prod
 
 import msgspec
 
 from ollamactl.core.facts import Facts
 from ollamactl.core.memory.model import from_header
-from ollamactl.core.parse.gguf import GgufHeader, read_header
 from ollamactl.core.sizing import Model
 from ollamactl.errors import Exit, Failure
-from ollamactl.host.vocabularies import Ends
+from ollamactl.host import headers
+from ollamactl.host.headers import SPLIT, EndsOf, nowhere
 
-_SPLIT = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf$")
 _SMALL = 1 << 20  # bytes of a manifest or a params layer at most
 MAX_PARTS = 1000
-EndsOf = Callable[[os.stat_result], Ends]  # where the vocabularies of a file end, as far as that is known
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,62 +181,13 @@ def names_in(folder: str) -> list[str]:
 
 def _parts(path: str) -> tuple[str, ...]:
     path = os.path.expanduser(path)
-    match = _SPLIT.fullmatch(path)
+    match = SPLIT.fullmatch(path)
     if match is None:
         return (path,)
     base, count = match[1], int(match[3])
     if not 0 < count <= MAX_PARTS:
         raise Failure(f"{path}: {count} parts are no split model", code=Exit.USAGE, id="usage")
     return tuple(f"{base}-{n:05d}-of-{count:05d}.gguf" for n in range(1, count + 1))
-
-
-def _nowhere(info: os.stat_result) -> Ends:
-    return {}
-
-
-def header(parts: tuple[str, ...], ends: EndsOf = _nowhere) -> GgufHeader:
-    """The header of a model, that of its first file with the tensors of all. Raises Failure."""
-    heads = [_header(path, ends) for path in parts]
-    first = heads[0]
-    if len(heads) == 1 and first.split_count > 1:
-        text = f"{os.path.basename(parts[0])} is one of {first.split_count} files of a split model"
-        raise Failure(text, hint="name the first one, as NAME-00001-of-0000N.gguf", id="gguf_split")
-    tensors = tuple(t for head in heads for t in head.tensors)
-    return msgspec.structs.replace(first, tensors=tensors, size=sum(h.size for h in heads))
-
-
-def _header(path: str, ends: EndsOf) -> GgufHeader:
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
-    except FileNotFoundError:
-        hint = "a part of a split model is missing" if _SPLIT.fullmatch(path) else "ollama list names what there is"
-        raise Failure(f"{path}: no such file", hint=hint, code=Exit.UNSEEN, id="model_not_found") from None
-    except PermissionError:
-        raise Failure(f"{path}: permission denied", hint="sudo shows it", code=Exit.UNSEEN, id="denied") from None
-    except OSError as error:
-        raise Failure(f"{path}: {error.strerror}", code=Exit.UNSEEN, id="model_unreadable") from None
-    try:
-        info = os.fstat(fd)
-        if not stat.S_ISREG(info.st_mode):
-            what = "a folder" if stat.S_ISDIR(info.st_mode) else "not a regular file"
-            raise Failure(f"{path} is {what}", hint="name a GGUF file", code=Exit.USAGE, id="usage")
-        try:
-            return _read(fd, info, ends(info))
-        except Failure as error:
-            raise Failure(f"{path}: {error.text}", hint=error.hint, code=error.code, id=error.id) from None
-    finally:
-        os.close(fd)
-
-
-def _read(fd: int, info: os.stat_result, ends: Ends) -> GgufHeader:
-    def read(offset: int, length: int) -> bytes:
-        return os.pread(fd, length, offset)
-
-    if ends:
-        with contextlib.suppress(Failure):  # what is remembered is not to be trusted with the answer
-            return read_header(read, info.st_size, ends)
-        ends.clear()
-    return read_header(read, info.st_size, ends)
 
 
 def size(paths: Iterable[str]) -> int:
@@ -291,15 +238,12 @@ def folders(facts: Facts) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.normpath(f.strip(" \t\"'")) for f in found if f.strip(" \t\"'")))
 
 
-def model(found: Found, ends: EndsOf = _nowhere) -> Model:
+def model(found: Found, ends: EndsOf = nowhere) -> Model:
     """The model of some files: its header read, its Modelfile's values taken. Raises Failure."""
-    head = header(found.parts, ends)
+    head = headers.read(found.parts, ends)
+    headers.sane(head, found.name)
     hyper = from_header(head)
-    if not hyper.layers:
-        kind = head.metadata.get("general.type", head.architecture or "no model")
-        text = f"{found.name} is no language model: it has no blocks ({kind})"
-        raise Failure(text, hint="name the model itself, not its projector or adapter", id="no_model")
-
+    headers.planned(head, hyper, found.name)
     def number(name: str) -> int | None:
         value = found.params.get(name)
         return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

@@ -50,7 +50,7 @@ def _head(out: Terminal, result: Answer) -> None:
     model, hyper = result.model, result.model.hyper
     parts = [model.name]
     heads = {(x.kv_heads, x.key) for x in hyper.layers if x.k}
-    shape = f"{hyper.architecture}, {hyper.blocks} layers"
+    shape = f"{hyper.architecture}, {hyper.blocks} layer{'s' * (hyper.blocks != 1)}"
     if len(heads) == 1:
         kv, key = next(iter(heads))
         shape += f", {kv} KV head{'s' * (kv != 1)} × {key}"

@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -383,6 +384,35 @@ def test_what_is_no_model_is_said(tmp_path: Path) -> None:
         with pytest.raises(Failure) as failed:
             modelfiles.model(modelfiles.find(str(tmp_path / name), ()))
         assert failed.value.id == id, (name, failed.value.text)
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"block_count": 11_206_666}, "is 11206666, no engine takes more than 512"),
+        ({"block_count": -1}, "is -1"),
+        ({"attention.head_count_kv": 1 << 31}, "attention.head_count_kv"),
+        ({"attention.key_length": 1 << 30}, "attention.key_length"),
+        ({"embedding_length": (1 << 32) - 1}, "embedding_length"),
+        ({"attention.head_count": 0}, "nothing of its attention heads"),
+    ],
+)
+def test_numbers_that_no_engine_loads_are_refused(tmp_path: Path, keys: dict[str, int], said: str) -> None:
+    path = write(tmp_path / "m.gguf", *qwen3(blocks=2, **keys))
+    with pytest.raises(Failure, match=re.escape(said)) as failed:
+        modelfiles.model(modelfiles.find(str(path), ()))
+    assert failed.value.id == "gguf_unreadable" and failed.value.hint
+
+
+def test_a_header_without_tensors_is_no_model(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf", qwen3()[0], [])
+    with pytest.raises(Failure, match="no tensors"):
+        modelfiles.model(modelfiles.find(str(path), ()))
+
+
+def test_a_long_context_is_no_damage(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf", *qwen3(blocks=2, context_length=(1 << 31) - 1))
+    assert modelfiles.model(modelfiles.find(str(path), ())).hyper.trained_context == (1 << 31) - 1
 
 
 def test_smaller_builds_are_found_beside_it(tmp_path: Path) -> None:

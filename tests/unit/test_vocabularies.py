@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ollamactl.core.parse.gguf import GgufHeader, read_header
-from ollamactl.host import modelfiles, vocabularies
+from ollamactl.host import headers, vocabularies
 from tests.engine.models import header, words
 
 
@@ -52,7 +52,7 @@ def test_the_second_reading_steps_over_at_once(model: Path) -> None:
 
 
 def test_remembered_by_the_file_as_it_is(model: Path, tmp_path: Path) -> None:
-    modelfiles.header((str(model),), partial(vocabularies.of, folder=str(tmp_path)))
+    headers.read((str(model),), partial(vocabularies.of, folder=str(tmp_path)))
     vocabularies.store(str(tmp_path))
     vocabularies._found.clear()
     assert vocabularies.of(os.stat(model), str(tmp_path))
@@ -64,11 +64,11 @@ def test_remembered_by_the_file_as_it_is(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", [1, 60, 10**6, 2**62, -1])
 def test_a_wrong_end_changes_no_answer(model: Path, wrong: int) -> None:
     ends: dict[int, int] = {}
-    whole = modelfiles.header((str(model),), lambda _: ends)
+    whole = headers.read((str(model),), lambda _: ends)
     assert ends
     for first, end in ends.items():
         ends[first] = end + wrong
-    assert modelfiles.header((str(model),), lambda _: ends) == whole
+    assert headers.read((str(model),), lambda _: ends) == whole
 
 
 @pytest.mark.parametrize("text", [b"", b"{", b"[]", b'{"a": {"b": 1}}', b"\xff" * 100])
@@ -80,7 +80,7 @@ def test_a_damaged_memory_is_an_empty_one(text: bytes, tmp_path: Path) -> None:
 def test_only_the_newest_are_kept(model: Path, tmp_path: Path) -> None:
     old = {f"old:{n}": {1: 2} for n in range(vocabularies.LIMIT)}
     (tmp_path / vocabularies.NAME).write_text(json.dumps(old))
-    modelfiles.header((str(model),), partial(vocabularies.of, folder=str(tmp_path)))
+    headers.read((str(model),), partial(vocabularies.of, folder=str(tmp_path)))
     vocabularies.store(str(tmp_path))
     kept = vocabularies.read(str(tmp_path))
     assert len(kept) == vocabularies.LIMIT and "old:0" not in kept and "old:1" in kept

@@ -1,7 +1,8 @@
 """Tiny GGUF files of many architectures: real metadata and tensor lists, weights of zeros in a sparse file.
 
 `tests/data/memory/models*.jsonl` have one model a line: its metadata and its tensors (name, dimensions, ggml type);
-models with recurrent state are in a file of their own.
+models with recurrent state are in a file of their own. Those of `models_more` have odd widths, and keys that their
+architectures do not read: no prediction may heed them.
 """
 
 from __future__ import annotations

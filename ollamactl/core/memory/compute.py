@@ -246,7 +246,14 @@ def peak(hyper: Hyper, graph: Graph) -> float:
     feed_forward = _feed_forward(hyper, graph)
     if graph.engine == NEWEST and hyper.family.per_layer_input and hyper.keys.get("altup.num_inputs"):
         feed_forward -= 2 * hyper.embedding  # the rows that its inputs are merged from leave room that is used again
-    return max(feed_forward, attention(hyper, graph))
+    return max(feed_forward, attention(hyper, graph)) + _streams(hyper, graph)
+
+
+def _streams(hyper: Hyper, graph: Graph) -> float:
+    """Streams of embeddings that blocks mix by hyper connections, and what an indexer beside them scores."""
+    scores = 2 * graph.cells.full if hyper.family.indexer else 0
+    streams = int(hyper.keys.get("hyper_connection.count", 0))
+    return 3 * streams * hyper.embedding + scores if streams else 0
 
 
 def buffers(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> Buffers:

@@ -36,6 +36,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     draft_apart: bool = False  # nextn blocks do not cache in the main context, even before the newest engines
     latent: bool = False  # MLA: absorbed if the file has the two *_mla keys
     indexer: Literal["", "keys", "keys-values"] = ""  # a second cache of the sparse attention's indexer
+    index_parts: int = 1  # keys side by side in it: pooled ones too, and gates
     recurrent: Literal["", "mamba", "mamba2", "delta", "kda", "rwkv6", "rwkv7", "lightning", "conv"] = ""
     hybrid: bool = False  # recurrent and attention blocks mixed by head_count_kv
     both: bool = False  # every block has both (falcon-h1)
@@ -336,7 +337,23 @@ FAMILIES: dict[str, Family] = {
     # Only their caches are followed, not their graphs.
     "kimi-k3": Family(built=False, recurrent="kda", hybrid=True, latent=True, dense_lead=True),
     "glm5-next": Family(
-        built=False, recurrent="kda", hybrid=True, latent=True, dense_lead=True, indexer="keys", draft_apart=True
+        built=False,
+        recurrent="kda",
+        hybrid=True,
+        latent=True,
+        dense_lead=True,
+        indexer="keys",
+        index_parts=3,
+        draft_apart=True,
+    ),
+    "qwen4exp": Family(
+        built=False,
+        recurrent="delta",
+        cache="interval",
+        draft_apart=True,
+        indexer="keys",
+        index_parts=2,
+        sections=True,
     ),
     "hy_v4": Family(built=False, latent=True, dense_lead=True, indexer="keys"),
     "dots3note": Family(

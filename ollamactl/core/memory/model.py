@@ -345,8 +345,7 @@ def _layers(keys: _Keys, row: Family, architecture: str, count: int, drafts: int
     caching = _caching(keys, row, count, trunk, kv, ff, recurrent)
     absorbed = _absorbed(keys, row)
     index = keys.number("attention.indexer.key_length")
-    if keys.number("attention.indexer.kpool") and row.recurrent:  # keys, gates and pooled keys side by side
-        index *= 3
+    index *= row.index_parts
     limited = keys.above("swiglu_clamp_shexp", count if row.limits else 0)
     limited_experts = keys.above("swiglu_clamp_exp", count if row.limits else 0)
     lead = keys.number("leading_dense_block_count")

@@ -17,9 +17,12 @@ from ollamactl.core.source import Missing
 
 
 class Gone(Exception):
-    def __init__(self, missing: Missing) -> None:
+    """What is needed is not known: which fact, where that is not told by who asked, and why."""
+
+    def __init__(self, missing: Missing, field: str = "") -> None:
         super().__init__(str(missing))
         self.missing = missing
+        self.field = field
 
 
 MADE: dict[str, Callable[[Facts], Any]] = {}

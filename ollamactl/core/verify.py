@@ -266,6 +266,12 @@ def _lost_at(
         stays = settings.meaning(name, ran, release) == settings.meaning(name, will, release)
         if not stays:
             stale = facts.service is not None and facts.service.need_daemon_reload
+            if not stale and variable is not None and _started_since(facts, variable):
+                text = f"{name}: systemd passes {will or UNSET}, the process has {ran or UNSET}"
+                text += ": it was started after the files were written, so what ExecStart= runs sets it"
+                unit = facts.service.id if facts.service else "ollama"
+                fix = f"systemctl cat {unit} | grep ExecStart    # take {name} out of that program"
+                return Mismatch("command_sets_own_value", name, "process", text, (), fix)
             text = f"{name}: the files say {will or UNSET}, the process runs with {ran or UNSET}"
             why_id = "need_daemon_reload" if stale else "config_newer_than_process"
             who = "launchd" if facts.service and facts.service.manager == "launchd" else "systemd"
@@ -307,6 +313,13 @@ def _lost_at(
         evidence = (facts.start.config_line.text,) if facts.start and facts.start.config_line else ()
         return Mismatch("env_not_in_server_config", name, "server", text, evidence, "")
     return None
+
+
+def _started_since(facts: Facts, variable: Variable) -> bool:
+    """Whether the process is younger than the unit's file that sets this variable."""
+    began = facts.process.started if facts.process else None
+    written = next((f.mtime for f in facts.unit_files or () if f.path == variable.origin.file), None)
+    return began is not None and written is not None and written < began and variable.origin.layer == "environment"
 
 
 def _in_doubt(name: str, effective: Effective) -> bool:

@@ -24,6 +24,7 @@ from ollamactl.core.facts import (
     Service,
     Slot,
     Start,
+    Stray,
     Variable,
 )
 from ollamactl.core.parse import unitfile
@@ -146,8 +147,23 @@ def env_file_gone(optional: bool) -> Facts:
     return host(env_files=(one,))
 
 
+def stray(file: str, kind: str, **service: Any) -> Facts:
+    """A file that sets OLLAMA_NUM_PARALLEL=4 beside a service that runs with one slot."""
+    one = Stray(name="OLLAMA_NUM_PARALLEL", value="4", path=file, line=2, text="Environment=OLLAMA_NUM_PARALLEL=4", kind=kind)
+    start = Start(invocation="a" * 32, config={"OLLAMA_NUM_PARALLEL": "1"}, listening="127.0.0.1:11434", version="0.33.0")
+    own = Service(id="ollama.service", load_state="loaded", active_state="active", main_pid=900, fragment_path=UNIT, **service)
+    return host(service=own, strays=(one,), effective=Effective(variables={}), start=start)
+
+
+def set_in(layer: str, file: str) -> Facts:
+    """Where the effective value of a variable comes from, over one of a drop-in."""
+    lost = ("4", "environment", f"{UNIT}.d/override.conf")
+    return host(effective=variable("OLLAMA_NUM_PARALLEL", "1", layer, file, lost))
+
+
 FIRES: dict[str, Machine] = {
     "bind_refused": journal("Error: listen tcp 10.1.1.1:11434: bind: cannot assign requested address", unit="ollama[900]"),
+    "command_sets_own_value": set_in("wrapper", UNIT),
     "config_newer_than_process": environment("3", "2"),
     "dropin_drops_earlier_environment": unit_file() + drop_in("Environment=OLLAMA_NUM_PARALLEL=2", name="10-a.conf")
     + drop_in("Environment=", "Environment=OLLAMA_MAX_QUEUE=64", name="20-b.conf"),
@@ -177,10 +193,13 @@ FIRES: dict[str, Machine] = {
     "server_not_reachable": "Error: could not connect to ollama app, is it running?\n",
     "server_process_stopped": host(process=Process(pid=900, state="stopped")),
     "service_setup_failed": journal("ollama.service: Failed at step USER spawning /usr/local/bin/ollama: No such process", "ollama.service: Main process exited, code=exited, status=217/USER"),
+    "setting_lost_at_reboot": set_in("environment", "/run/systemd/system/ollama.service.d/override.conf"),
+    "settings_file_not_read": stray(f"{UNIT}.d/override.conf.bak", "unit"),
     "size_understated_by_ps": loaded(3 * GIB),
     "swap_thrash": swapping(GIB),
     "unit_file_problem": files("RestartSec 5"),
     "unit_refused": refused("bad-setting"),
+    "unset_environment_drops_setting": set_in("unset", f"{UNIT}.d/override.conf"),
     "version_unknown": Log().config().say("Listening on 127.0.0.1:11434 (version unknown)", source="routes.go:1972").text(),
 }  # fmt: skip
 
@@ -192,6 +211,7 @@ MISSES: dict[str, Machine] = {
     "client_num_ctx_not_sent": served().text() + 'POST /api/chat {"options": {"num_ctx": 32768}}\n',
     "client_server_version_mismatch": "$ ollama --version\nollama version is 0.6.5\n" + served("0.6.5").text(),
     "client_side_variable_in_service": "export OLLAMA_NOHISTORY=1\n",
+    "command_sets_own_value": set_in("environment", f"{UNIT}.d/zz.conf"),
     "config_newer_than_process": environment("2", "2"),
     "daemon_reload_breaks_gpu_containers": "# systemctl daemon-reload\n# docker exec gpu nvidia-smi\n" + smi(),
     "disk_full": "$ df -h\nFilesystem      Size  Used Avail Use% Mounted on\n/dev/sda2       234G  120G  114G  52% /\n" + served().text(),
@@ -257,6 +277,8 @@ MISSES: dict[str, Machine] = {
     "service_restart_loop": journal("ollama.service: Main process exited, code=exited, status=1/FAILURE", "ollama.service: Scheduled restart job, restart counter is at 6.", "Started ollama.service - Ollama Service.")
     + served().load(4096, 1, layers=(33, 33)).gin(200, "1s").text(),
     "settings_in_main_unit": unit_file() + drop_in('Environment="OLLAMA_HOST=127.0.0.1:11500"'),
+    "setting_lost_at_reboot": set_in("environment", f"{UNIT}.d/zz.conf"),
+    "settings_file_not_read": stray(f"{UNIT}.d/override.conf.bak", "unit", dropin_paths=(f"{UNIT}.d/override.conf",)),
     "several_instances_expected": served().text() + "I expected one copy of each of two models in VRAM\n",
     "size_understated_by_ps": loaded(GIB),
     "slow_after_upgrade": served().text() + "much faster since the update to 0.30.0\n",
@@ -264,6 +286,7 @@ MISSES: dict[str, Machine] = {
     "snap_confinement_models_path": "sudo snap set ollama models=/var/snap/ollama/common/models\n",
     "swap_thrash": swapping(7 * GIB),
     "unit_refused": refused("loaded"),
+    "unset_environment_drops_setting": set_in("environment", f"{UNIT}.d/zz.conf"),
     "unit_file_problem": files("RestartSec=5"),
     "unknown_ollama_variable": "/var/snap/ollama/common/env:\nOLLAMA_MAX_LOADED_MODELS=2\n" + served("0.20.0").text(),
     "user_unit_absent": "$ systemctl --user status ollama\n● ollama.service - Ollama Service\n" + ACTIVE,

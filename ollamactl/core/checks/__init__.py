@@ -25,6 +25,7 @@ from ollamactl.core.checks import (
     storage,
     timeouts,
     unitfiles,
+    unread,
     values,
     versions,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "storage",
     "timeouts",
     "unitfiles",
+    "unread",
     "values",
     "versions",
 ]

@@ -8,15 +8,16 @@ from collections.abc import Iterator
 from ollamactl.core import settings, verify
 from ollamactl.core.checks.base import Finding, check, configured
 from ollamactl.core.dropin import DROPIN_NAME
-from ollamactl.core.facts import Effective, Facts, Process, Service, Start, Told
+from ollamactl.core.facts import Effective, Facts, Process, Service, Start
 from ollamactl.core.mismatch import Mismatch
-from ollamactl.core.needs import NO_SIGNS, Given, Signs
+from ollamactl.core.needs import NO_SIGNS, Given, Gone, Signs
+from ollamactl.core.source import Missing
 
 AGAIN = "sudo systemctl daemon-reload && sudo systemctl restart ollama"
 SHELLS = ("shell", "profile", "client")
 
 
-def _mismatches(facts: Facts, *ids: str) -> list[Mismatch]:
+def mismatches(facts: Facts, *ids: str) -> list[Mismatch]:
     return [m for m in verify.judge(facts, verify.managed_now(facts)).mismatches if m.id in ids]
 
 
@@ -31,7 +32,7 @@ def need_daemon_reload(facts: Facts, signs: Signs = NO_SIGNS, service: Service |
     unit = service.id if service else "ollama"
     fix = f"sudo systemctl daemon-reload && sudo systemctl restart {unit}"
     if service is not None and service.need_daemon_reload:
-        lost = tuple(m.text for m in _mismatches(facts, "need_daemon_reload"))
+        lost = tuple(m.text for m in mismatches(facts, "need_daemon_reload"))
         broken = any("header" in p.why for f in facts.unit_files or () for p in f.problems)
         if not broken:
             said = "the unit's files were changed after systemd read them: NeedDaemonReload=yes"
@@ -59,12 +60,17 @@ def config_newer_than_process(
     Seen: the environment of the process beside the one that systemd would pass now.
     Do: restart the service.
     """
-    if service is None or effective is None or process is None:
+    if service is None or effective is None:
         if signs.has("config_only_future"):
             said = "what files and systemd show counts for the next start, the running process keeps what it was given"
             yield Finding("warning", said, signs.lines("config_only_future"), "sudo systemctl restart ollama")
         return
-    for m in _mismatches(facts, "config_newer_than_process"):
+    if process is None:
+        raise Gone(facts.why("process"), "process")
+    if process.environ is None:
+        denied = Missing("denied", f"the environment of process {process.pid}")
+        raise Gone(facts.missing.get("environ", denied), "environ")
+    for m in mismatches(facts, "config_newer_than_process"):
         will = effective.variables.get(m.name)
         origin = f"{will.origin.file}:{will.origin.line}: " if will and will.origin.file else "systemd: "
         ran = (process.environ or {}).get(m.name)
@@ -83,7 +89,7 @@ def env_not_in_server_config(facts: Facts, start: Start, signs: Signs = NO_SIGNS
     Seen: the value that was given beside the one in `server config`.
     Do: put it into a drop-in of the service (ollamactl apply does, and proves it), then restart.
     """
-    for m in _mismatches(facts, "env_not_in_server_config"):
+    for m in mismatches(facts, "env_not_in_server_config"):
         flag = settings.option(settings.REGISTRY[m.name]) if m.name in settings.REGISTRY else "--set"
         yield Finding("warning", m.text, (*m.evidence, configured(start, m.name)), f"sudo ollamactl apply {flag} …")
     config = start.config or {}
@@ -192,44 +198,6 @@ def dropin_drops_earlier_environment(effective: Effective, facts: Facts) -> Iter
                     gone.append(place)
 
 
-@check(weight=78)
-def env_set_in_shell_not_service(
-    given: tuple[Given, ...], start: Start | None = None, told: Told | None = None, signs: Signs = NO_SIGNS
-) -> Iterator[Finding]:
-    """A variable was exported in a shell, and the service never sees it.
-
-    Why: a systemd service has an environment of its own; ~/.bashrc, /etc/environment and `export` do not reach it.
-    Seen: the export, beside the `server config` of the service or its lines in the journal.
-    Do: set it for the service: sudo ollamactl apply --set NAME=VALUE.
-    """
-    for one in given:
-        setting = settings.lookup(one.name)
-        if one.scope not in SHELLS or setting is None or not one.name.startswith(("OLLAMA_", "CUDA_", "HSA_")):
-            continue
-        config = (start.config if start else None) or {}
-        if one.name in config and settings.same(setting, one.value, config[one.name], start.version if start else ""):
-            continue
-        by_hand = signs.has("serve_by_hand")
-        if by_hand and one.name not in config:
-            continue
-        where = "a client's program" if one.scope == "client" else "a shell"
-        said = f"{one.name}={one.value} is set in {where} only"
-        if one.name in config:
-            said += f"; the server runs with {config[one.name] or '(empty)'}"
-        fix = f"sudo ollamactl apply {settings.option(setting)} {one.value}".replace("= ", "=")
-        yield Finding("warning", said, (one.place, configured(start, one.name)), fix)
-        return
-    if signs.has("in_profile") and signs.has("no_effect"):
-        name = signs.of("in_profile")[-1].fields.get("name", "")
-        setting = settings.lookup(name)
-        config = (start.config if start else None) or {}
-        if setting is not None and not any(g.name == name for g in given):
-            said = f"{name} is set in a shell's profile, which a service or an app does not read"
-            fix = f"sudo ollamactl apply {settings.option(setting)} {setting.example}".replace("= ", "=")
-            shown = configured(start, name) if config else ""
-            yield Finding("warning", said, (*signs.lines("in_profile"), shown), fix)
-
-
 @check(weight=82)
 def env_wrong_side_of_wsl(
     given: tuple[Given, ...] = (), world: str = "", signs: Signs = NO_SIGNS
@@ -259,9 +227,7 @@ def _set_later(effective: Effective | None, value: str, path: str) -> bool:
 
 
 @check(weight=55)
-def settings_in_main_unit(
-    facts: Facts, service: Service | None = None, signs: Signs = NO_SIGNS
-) -> Iterator[Finding]:
+def settings_in_main_unit(facts: Facts, service: Service | None = None, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Settings stand in the unit file itself, which the installer rewrites.
 
     Why: Ollama's install script writes /etc/systemd/system/ollama.service anew at each upgrade; drop-ins survive.

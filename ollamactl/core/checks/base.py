@@ -22,7 +22,7 @@ import msgspec
 
 from ollamactl.core import remedies
 from ollamactl.core.facts import Assignment, Evidence, Facts, LogEvent, Start, UnitFile
-from ollamactl.core.needs import lookup
+from ollamactl.core.needs import Gone, lookup
 from ollamactl.core.source import Missing
 
 Severity = Literal["info", "warning", "error"]
@@ -33,7 +33,8 @@ TEXT = 400  # characters of each
 
 class Finding(msgspec.Struct, frozen=True):
     """What is wrong: `evidence` are the lines that it rests on, `remedy` a command (or what to write) that cures
-    it, `consequences` what follows from it and is not reported beside it."""
+    it, `consequences` what follows from it and is not reported beside it, `explains` findings of which this one is the
+    reason, though its check in general is not."""
 
     severity: Severity
     summary: str
@@ -43,6 +44,7 @@ class Finding(msgspec.Struct, frozen=True):
     title: str = ""
     consequences: tuple[str, ...] = ()
     weight: int = 50
+    explains: tuple[str, ...] = ()
 
 
 class Skipped(msgspec.Struct, frozen=True):
@@ -138,6 +140,9 @@ def run(facts: Facts, *, only: Iterable[str] = (), ignore: dict[str, str] | None
             continue
         try:
             mine = [_named(one, f, facts) for f in one.function(**made) or ()]
+        except Gone as gone:  # on this kind of host it needs more than its arguments tell
+            skipped.append(_skipped(one.id, gone.field, gone.missing))
+            continue
         except Exception as error:  # a check's own fault must not hide what the others say
             crashed.append(Crashed(one.id, f"{type(error).__name__}: {error}"[:TEXT]))
             continue
@@ -153,10 +158,14 @@ def _arguments(one: Check, facts: Facts, cache: dict[str, Any]) -> dict[str, Any
         value = cache[name] if name in cache else cache.setdefault(name, lookup(facts, name))
         if isinstance(value, Missing):
             if name in one.needs:
-                return Skipped(one.id, name, str(value), value.hint or _hint(value), value.kind)
+                return _skipped(one.id, name, value)
             continue  # the argument's default
         values[name] = value
     return values
+
+
+def _skipped(check: str, field: str, missing: Missing) -> Skipped:
+    return Skipped(check, field, str(missing), missing.hint or _hint(missing), missing.kind)
 
 
 def _hint(missing: Missing) -> str:
@@ -197,9 +206,7 @@ def _arranged(found: list[Finding]) -> list[Finding]:
     present = {f.check for f in found}
     under: dict[str, str] = {}
     for finding in found:
-        by = next(
-            (c.check for c in found if finding.check in CHECKS[c.check].explains and c.check != finding.check), ""
-        )
+        by = next((c.check for c in found if _explains(c, finding)), "")
         if by:
             under[finding.check] = by
     for name in list(under):  # what is itself explained is no root
@@ -218,6 +225,11 @@ def _arranged(found: list[Finding]) -> list[Finding]:
         told = tuple(dict.fromkeys((*finding.consequences, *(f"{f.check}: {f.summary}" for f in mine))))
         roots.append(msgspec.structs.replace(finding, consequences=told, severity=worst))
     return sorted(roots, key=_rank)
+
+
+def _explains(cause: Finding, finding: Finding) -> bool:
+    mine = finding.check in CHECKS[cause.check].explains or finding.check in cause.explains
+    return mine and cause.check != finding.check
 
 
 def _rank(finding: Finding) -> tuple[int, int]:

@@ -6,9 +6,10 @@ import itertools
 import re
 from collections.abc import Iterator
 
+from ollamactl.core import settings
 from ollamactl.core.checks.base import Finding, check, configured, quote, seconds, times
 from ollamactl.core.checks.timeouts import clusters, shown
-from ollamactl.core.facts import Facts, Start
+from ollamactl.core.facts import Facts, Start, Stray
 from ollamactl.core.inflight import is_work
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -67,7 +68,11 @@ def request_never_reaches_slot(start: Start, release: tuple[int, ...], signs: Si
 
 @check(weight=58)
 def client_host_differs_from_server(
-    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None, given: tuple[Given, ...] = ()
+    facts: Facts,
+    signs: Signs = NO_SIGNS,
+    start: Start | None = None,
+    given: tuple[Given, ...] = (),
+    strays: tuple[Stray, ...] = (),
 ) -> Iterator[Finding]:
     """The `ollama` command asks another address than the server listens on.
 
@@ -79,6 +84,13 @@ def client_host_differs_from_server(
     ports = {m[1] for g in hosts if (m := re.search(r":(\d+)", g.value))}
     listening = start.listening if start else ""
     port = listening.rsplit(":", 1)[-1] if listening else next(iter(ports), "")
+    for one in strays:
+        asked = settings.REGISTRY["OLLAMA_HOST"].read(one.value).printed if one.name == "OLLAMA_HOST" else ""
+        asks = re.search(r"//(?:127\.\S*|localhost|0\.0\.0\.0|\[::1?\]):(\d+)$", asked)
+        if one.kind == "shell" and asks and listening and asks[1] != port:
+            said = f"the server listens on port {port}, the command asks {asks[1]} in shells that read {one.path}"
+            places = (f"{one.path}:{one.line}: {one.text.strip()}", quote(start.listening_line if start else None))
+            yield Finding("warning", said, places, f"sudoedit {one.path}    # OLLAMA_HOST=127.0.0.1:{port}")
     cannot = signs.has("client_cannot_connect", "connection_refused")
     if cannot and port and port != "11434" and not signs.has("unit:main_exited"):
         lines = signs.lines("client_cannot_connect", "connection_refused")

@@ -154,7 +154,7 @@ def bind_error_shows_requested_address(facts: Facts, signs: Signs, start: Start 
         )
 
 
-@check(weight=60)
+@check(weight=60, explains=LOOP)
 def bind_refused(signs: Signs) -> Iterator[Finding]:
     """The server may not listen on the address that it was given.
 

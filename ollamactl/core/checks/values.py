@@ -127,7 +127,8 @@ def invalid_value(
         if problem:
             told.add(one.name)
             fix = f"sudo ollamactl apply {settings.option(setting)} {setting.example}".replace("= ", "=")
-            yield Finding("warning", f"{one.name}={one.value}: {problem}", (one.place,), fix)
+            why = ("bind_refused",) if one.name == "OLLAMA_HOST" else ()
+            yield Finding("warning", f"{one.name}={one.value}: {problem}", (one.place,), fix, explains=why)
         elif one.scope == "told" and not (start and start.version):
             continue  # what 0 means depends on the release
         elif one.name == "OLLAMA_NUM_PARALLEL" and govalues.trimmed(one.value) == "0" and _chooses_not(start):

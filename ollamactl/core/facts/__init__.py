@@ -22,6 +22,7 @@ from ollamactl.core.facts.service import (
     EnvFile,
     EnvFileEntry,
     Service,
+    Stray,
     UnitFile,
     UnitName,
     UnitProblem,
@@ -70,6 +71,7 @@ __all__ = [
     "Session",
     "Slot",
     "Start",
+    "Stray",
     "System",
     "Told",
     "ToldVariable",
@@ -102,6 +104,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     env_files: tuple[EnvFile, ...] | None = None
     manager_environment: dict[str, str] | None = None
     complaints: tuple[Complaint, ...] | None = None
+    strays: tuple[Stray, ...] | None = None  # settings in files that the service does not read
     effective: Effective | None = None
     process: Process | None = None  # MainPID
     runners: tuple[Runner, ...] | None = None  # its children

@@ -129,3 +129,14 @@ class Complaint(Record, frozen=True, kw_only=True):
     file: str = ""
     line: int | None = None
     at: float | None = None
+
+
+class Stray(Record, frozen=True, kw_only=True):
+    """A variable of Ollama in a file that the service does not read."""
+
+    name: str
+    value: str
+    path: str
+    line: int = 0
+    text: str = ""
+    kind: str  # unit (beside its drop-ins), user-unit, env-file, shell

@@ -5,7 +5,7 @@ once. A feed that can't know its fact raises `Unknown` with the reason. Importin
 for those of a Mac, which are imported there only.
 """
 
-from ollamactl.core.feeds import api, installs, log, machine, processes, service, surroundings
+from ollamactl.core.feeds import api, installs, log, machine, processes, service, strays, surroundings
 from ollamactl.core.feeds.api import client_address
 from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown
 from ollamactl.core.feeds.log import journal_args, log_sources
@@ -25,6 +25,7 @@ __all__ = [
     "processes",
     "read_env_files",
     "service",
+    "strays",
     "surroundings",
     "uninstalled",
 ]

@@ -21,6 +21,7 @@ from ollamactl.core.source import Missing, Reading, Source, command
 
 HEAD_BYTES = 512 << 10  # of the journal of one invocation: the lines of a start stand at its head
 TAIL_LINES = 4000  # of it, for loads and requests
+DEATH_LINES = 400  # of a unit that systemd starts again and again
 SIFTED_BYTES = 48 << 20  # of what is left of it without chatter
 SIFTED_SECONDS = 60.0  # journalctl passes over some 150,000 lines a second
 JOURNAL_FIELDS = (
@@ -92,7 +93,23 @@ def log_(c: Collector) -> Log:
     if len(sources) == 1:
         where = "journal" if sources[0].args[0] == "journalctl" else sources[0].args[-1]
         return _parsed([c.body(sources[0])], where=where, unit=has.id)
-    return _thorough(c, has, sources) if c.thorough else _ends(c, has, sources)
+    parsed = _thorough(c, has, sources) if c.thorough else _ends(c, has, sources)
+    return _deaths(c, has) if _may_die_again(c, has, parsed.start_of(has.invocation_id)) else parsed
+
+
+def _may_die_again(c: Collector, service: Service, start: Start | None) -> bool:
+    """Whether systemd has started it anew by itself, and the new process has neither said nor done anything yet."""
+    said = start is not None and (start.config or start.listening or start.events)
+    if not service.n_restarts or said:
+        return False
+    return not any(x.pid == service.main_pid for x in c.get("listeners") or ())
+
+
+def _deaths(c: Collector, service: Service) -> Log:
+    """The unit's last lines, of whichever invocation: why the process before died is what matters."""
+    lines = (f"_SYSTEMD_UNIT={service.id}", "+", "_PID=1", f"UNIT={service.id}")
+    body = c.body(command(*journal_args(service), "-b", "-n", str(DEATH_LINES), *lines))
+    return _parsed([body], where="journal", unit=service.id)
 
 
 FEEDS["log"] = FEEDS.pop("log_")
@@ -167,6 +184,8 @@ def start(c: Collector) -> Start:
             raise Unknown(Missing("absent", f"{lines.where} holds no start of a server"))
         return lines.starts[-1]
     mine = lines.start_of(has.invocation_id)
+    if lines.where == "journal" and _may_die_again(c, has, mine):
+        mine = next((s for s in reversed(lines.starts) if s.invocation != has.invocation_id), mine)
     if mine is None and lines.where != "journal":  # a file: nothing ties a line to the invocation but its time
         since = (has.exec_main_start or 0.0) - 1.0
         mine = next((s for s in reversed(lines.starts) if s.at is None or s.at >= since), None)

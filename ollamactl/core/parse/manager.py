@@ -78,7 +78,9 @@ KERNEL: tuple[Row, ...] = (
 )  # fmt: skip
 _pattern = cache(re.compile)  # when first needed: most logs need few of them
 _COMPLAINT = re.compile(r"\[?(/[^\s:\]]+\.(?:service|conf|slice|target)):(\d+)\]?:? (.+)", re.S)
-_UNIT_COMPLAINT = re.compile(r"(\S+\.service): .*(?:[Ii]gnoring|[Ii]nvalid|[Uu]nknown|not absolute|bad unit file|Refusing)")
+_UNIT_COMPLAINT = re.compile(
+    r"(\S+\.service): .*(?:[Ii]gnoring|[Ii]nvalid|[Uu]nknown|not absolute|bad unit file|Refusing)"
+)
 
 
 def read_manager(text: str, kernel: bool = False) -> tuple[Row, dict[str, str]] | None:

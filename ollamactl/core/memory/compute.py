@@ -8,13 +8,14 @@ The formulas restate what the graphs in src/models/*.cpp keep alive and are chec
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from ollamactl.core.memory import blockwise, eras, kernels, lightning
 from ollamactl.core.memory.builder import Part, rotation_sides
 from ollamactl.core.memory.cache import Cells, pad
+from ollamactl.core.memory.curve import Curve
 from ollamactl.core.memory.decoder import exact
 from ollamactl.core.memory.eras import Era
 from ollamactl.core.memory.ggml import quantized, row_bytes
@@ -214,20 +215,19 @@ def host_bytes(hyper: Hyper, graph: Graph, copies: int = 1, hosted: tuple[Layer,
     own += hyper.embedding if hyper.learned_positions or (row.streams and newest) else 0
     written = max((x.kv_heads * (x.key + x.value) for x in hosted), default=0)
     own += max(0, written - (2 if newest else 1) * hyper.embedding)  # it lies where the embeddings were
-    size = int(4 * tok * (own + copies * read)) + copies * _side_inputs(hyper, graph)
+    size = int(4 * tok * (own + copies * read)) + copies * _side_inputs(hyper, graph, tok)
     return size + _attended(hyper, graph) if graph.attend_on_host else size
 
 
-def _side_inputs(hyper: Hyper, graph: Graph) -> int:
+def _side_inputs(hyper: Hyper, graph: Graph, tok: int) -> int:
     """Bytes of inputs that few graphs have: rotations of quantized caches, choices of blocks, decays."""
-    mixed = bool(hyper.widths.swa and hyper.window)
+    size = blockwise.input_bytes(hyper, graph, tok) + lightning.input_bytes(hyper, graph, tok)
     if hyper.family.attends_batch or not (quantized(graph.type_k) or quantized(graph.type_v)):
-        size = 0
-    else:
-        sides = [side for swa in ((False, True) if mixed else (None,)) for side in rotation_sides(hyper, graph, swa)]
-        size = sum(4 * side * side for side in sides)
-    tok = tokens(graph)
-    return size + blockwise.input_bytes(hyper, graph, tok) + lightning.input_bytes(hyper, graph, tok)
+        return size
+    for swa in (False, True) if hyper.widths.swa and hyper.window else (None,):
+        k, v = rotation_sides(hyper, graph, swa)
+        size += 4 * (k * k + v * v)
+    return size
 
 
 def _attended(hyper: Hyper, graph: Graph) -> int:
@@ -275,67 +275,47 @@ def buffers(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> Buffers:
     return Buffers(int(size), False)
 
 
-class _Line(NamedTuple):
-    """The buffer at some number of cells, and how many bytes each further cell takes up to another; None: it bends."""
-
-    first: int
-    slope: int | None
-
-
 # A plan asks for the same graphs in many of its cells. Keys hold the identity of a model, values the model itself.
 _built: dict[tuple[object, ...], tuple[Hyper, int | None]] = {}
-_lines: dict[tuple[object, ...], tuple[Hyper, _Line]] = {}
+_curves: dict[tuple[object, ...], tuple[Hyper, Curve]] = {}
 
 
 def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False, part: Part | None = None) -> int | None:
-    """The buffer by the graph itself (decoder.py), or None.
-
-    With flash attention little but the masks grows with the context, and the largest of several such lines counts.
-    Where the buffers of a smaller and a larger context lie on a line of a slope that such growth has, so do those
-    between, and need not be laid out themselves.
-    """
+    """The buffer by the graph itself (decoder.py), or None."""
     if not hyper.family.built:
         return None
-    tok, at = tokens(graph), graph.cells
+    tok = tokens(graph)
     hosted = part is not None and bool(part.hosted)
     if _frees_masks(hyper, part) or not graph.flash or hosted or (part is not None and not part.blocks):
         return _followed(hyper, graph, tok, on_host, part)
     kinds = _alike(graph.type_k, graph.cuda), _alike(graph.type_v, graph.cuda)
-    if kinds != (graph.type_k, graph.type_v):
+    at, windowed = graph.cells, bool(hyper.widths.swa and hyper.window)
+    key = (id(hyper), tok, on_host, part, kinds, graph.slots, at.streams, windowed and at.swa, graph.transposed,
+           graph.cuda, graph.engine, graph.attend_on_host)  # fmt: skip
+    found = _curves.get(key)
+    if found is None or found[0] is not hyper:
         graph = msgspec.structs.replace(graph, type_k=kinds[0], type_v=kinds[1])
+        found = _remember(_curves, key, (hyper, _curve(hyper, graph, tok, on_host, part)))
+    return found[1].at(at.full)
+
+
+def _curve(hyper: Hyper, graph: Graph, tok: int, on_host: bool, part: Part | None) -> Curve:
+    """The buffer of graphs that differ in their number of cells only."""
+    windowed = hyper.widths.swa and hyper.window
+
+    def laid_out(full: int) -> int:
+        cells = Cells(full, graph.cells.swa if windowed else full, graph.cells.streams)
+        at = msgspec.structs.replace(graph, context=full * graph.slots, cells=cells)
+        return exact(hyper, at, tok, on_host=on_host, part=part) or 0
+
     mask = 2 * tok * (part.copies if part is not None else 1)
     copied = sum(
         width
         for kind, width in ((graph.type_k, hyper.widths.kw_full), (graph.type_v, hyper.widths.vw_full))
         if kind == "f32" or (graph.cuda and kind != "f16")
     )
-    slopes = (*((0,) if graph.attend_on_host else ()), mask, mask + 2 * at.streams * copied)
-
-    def size(at: Graph) -> int:
-        return _followed(hyper, at, tok, on_host, part) or 0
-
-    def line(low: int, high: int) -> _Line:
-        start = _with_cells(hyper, graph, low)
-        key = (id(hyper), on_host, part, start, high)
-        found = _lines.get(key)
-        if found is None or found[0] is not hyper:
-            first = size(start)
-            rise = size(_with_cells(hyper, graph, high)) - first
-            straight = rise in (slope * (high - low) for slope in slopes)
-            found = _remember(_lines, key, (hyper, _Line(first, rise // (high - low) if straight else None)))
-        return found[1]
-
-    low = 256
-    while 4 * low <= at.full:
-        low *= 4
-    high = 4 * low
-    while low < at.full:
-        found = line(low, high)
-        if found.slope is not None:
-            return found.first + found.slope * (at.full - low)
-        middle = pad((low + high) // 2, 256)
-        low, high = (low, middle) if at.full < middle else (middle, high)
-    return size(_with_cells(hyper, graph, low))
+    slopes = (mask, mask + 2 * graph.cells.streams * copied)
+    return Curve(laid_out, (0, *slopes) if graph.attend_on_host else slopes)
 
 
 def _frees_masks(hyper: Hyper, part: Part | None) -> bool:
@@ -347,12 +327,6 @@ def _frees_masks(hyper: Hyper, part: Part | None) -> bool:
 def _alike(kind: str, cuda: bool) -> str:
     """One of the cache types whose graphs are laid out alike: plain ones, or those that are stored in blocks."""
     return "q8_0" if quantized(kind) else "f16" if kind == "bf16" and not cuda else kind
-
-
-def _with_cells(hyper: Hyper, graph: Graph, full: int) -> Graph:
-    mixed = hyper.widths.swa and hyper.window
-    at = Cells(full, graph.cells.swa if mixed else full, graph.cells.streams)
-    return msgspec.structs.replace(graph, context=full * graph.slots, cells=at)
 
 
 def _followed(hyper: Hyper, graph: Graph, tok: int, on_host: bool, part: Part | None) -> int | None:

@@ -132,16 +132,15 @@ def _laid_out(b: Builder) -> int:
     """Bytes of the buffer that the graph needs."""
     for tensor in b.inputs:
         tensor.sources = ()
-    ready = b.indexer.zeros if b.indexer is not None else []
-    known = {id(t) for t in (*b.inputs, *ready)}
-    nodes = [n for n in b.nodes.nodes if id(n) not in known]
-    known -= {id(t) for t in ready}
+    inputs, ready = set(b.inputs), b.indexer.zeros if b.indexer is not None else []
+    given = inputs.union(ready)
+    nodes = [n for n in b.nodes.nodes if n not in given]
     if b.part.hosted or b.part.hosted_experts or b.part.guests:
         return peak(in_parts(nodes, b.inputs))
     if b.on_host:
-        first = list({id(s): s for node in nodes for s in node.sources if id(s) in known}.values())  # as asked for
+        first = list(dict.fromkeys(s for node in nodes for s in node.sources if s in inputs))  # as asked for
         return peak([*ready, first[0], b.place, *first[1:], *nodes], HOST_ALIGNMENT)
-    return peak(ready + with_inputs(nodes, known, b.part.copies), ALIGNMENT)
+    return peak(ready + with_inputs(nodes, inputs, b.part.copies), ALIGNMENT)
 
 
 def _sample(hyper: Hyper, part: Part) -> list[int]:

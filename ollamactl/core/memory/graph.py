@@ -10,6 +10,7 @@ from __future__ import annotations
 ALIGNMENT = 128  # of a device's buffers (CUDA)
 HOST_ALIGNMENT = 32  # of the CPU's
 MOST_INPUTS = 30  # of a part of a graph (GGML_SCHED_MAX_SPLIT_INPUTS)
+ENDLESS = 1 << 62  # bytes at the end of a buffer that may grow
 OFFLOADED = 32  # rows from which on a device borrows a matrix of the host
 
 
@@ -20,6 +21,7 @@ class Tensor:
         "allocated",
         "at",
         "children",
+        "expanded",
         "inplace",
         "layout",
         "offset",
@@ -45,7 +47,7 @@ class Tensor:
         self.on_host = False  # evaluated on the host
         self.offset = offset
         self.children = self.views = self.at = 0
-        self.allocated = False
+        self.allocated = self.expanded = False
 
 
 class Graph:
@@ -53,43 +55,41 @@ class Graph:
 
     def __init__(self) -> None:
         self.nodes: list[Tensor] = []
-        self._seen: set[int] = set()
 
     def expand(self, tensor: Tensor) -> Tensor:
         """Add a tensor and, before it, what it needs (ggml_build_forward_expand)."""
-        stack: list[tuple[Tensor, int]] = [(tensor, 0)]
+        stack = [] if tensor.expanded else [tensor]
         while stack:
-            node, index = stack.pop()
-            if index == 0:
-                if id(node) in self._seen:
-                    continue
-                self._seen.add(id(node))
-            if index < len(node.sources):
-                stack.append((node, index + 1))
-                source = node.sources[index]
-                if id(source) not in self._seen:
-                    stack.append((source, 0))
-                continue
-            if not node.outside or node.sources:
-                self.nodes.append(node)
+            node = stack[-1]
+            for source in node.sources:
+                if not source.expanded:
+                    stack.append(source)
+                    break
+            else:
+                node.expanded = True
+                stack.pop()
+                if node.sources or not node.outside:
+                    self.nodes.append(node)
         return tensor
 
 
-def with_inputs(nodes: list[Tensor], inputs: set[int], copies: int) -> list[Tensor]:
-    """Nodes with copies of inputs before them. `inputs`: their ids; `copies`: of each, more than one of a pipeline.
+def with_inputs(nodes: list[Tensor], inputs: set[Tensor], copies: int) -> list[Tensor]:
+    """Nodes with copies of inputs before them. `copies`: of each, more than one of a pipeline.
 
     A part of a graph takes only so many inputs; what is first needed after these comes with the next part.
     """
     out: list[Tensor] = []
     waiting, start, taken, room = set(inputs), 0, 0, MOST_INPUTS
     for node in nodes:
-        fresh = [s for s in node.sources if id(s) in waiting]
-        if fresh and taken >= room:
+        if waiting.isdisjoint(node.sources):
+            out.append(node)
+            continue
+        if taken >= room:
             start, taken, room = len(out), 0, MOST_INPUTS
-        for tensor in fresh:
-            if id(tensor) not in waiting:
+        for tensor in node.sources:
+            if tensor not in waiting:
                 continue
-            waiting.discard(id(tensor))
+            waiting.discard(tensor)
             twins = [tensor, *(Tensor(tensor.size) for _ in range(copies - 1))]
             for twin in twins:
                 twin.output = copies > 1  # the others of a pipeline still read it
@@ -107,8 +107,7 @@ def in_parts(nodes: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
     A new part begins after nodes that the host evaluates, and where a weight has to be copied although the part has
     copied something already, so that the room of the former weight can be used again.
     """
-    waiting = {id(t) for t in inputs}
-    borrowed: set[int] = set()
+    waiting, borrowed = set(inputs), set[Tensor]()
     out: list[Tensor] = []
     start, copied, was_host = 0, 0, False
     for node in nodes:
@@ -118,98 +117,103 @@ def in_parts(nodes: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
             continue
         if was_host or (node.weight is not None and copied):
             start, copied, was_host = len(out), 0, False
-        fresh = [s for s in node.sources if id(s) in waiting]
+        fresh = [s for s in node.sources if s in waiting]
         if node.weight is not None:
             node.sources = (node.weight, *node.sources)
-            if id(node.weight) not in borrowed:
-                borrowed.add(id(node.weight))
+            if node.weight not in borrowed:
+                borrowed.add(node.weight)
                 fresh.insert(0, node.weight)
         for tensor in fresh:
-            waiting.discard(id(tensor))
+            waiting.discard(tensor)
             out.insert(start + copied, tensor)
             copied += 1
         out.append(node)
     return out
 
 
+class _Buffer:
+    """The free blocks of a buffer that grows at its end, and how far it has grown (ggml_dyn_tallocr)."""
+
+    __slots__ = ("free", "top")
+
+    def __init__(self) -> None:
+        self.free: list[list[int]] = [[0, ENDLESS]]  # offset, size
+        self.top = 0
+
+    def take(self, size: int) -> int:
+        """The place of the smallest block before the last that is large enough, the last of several; else the last."""
+        best, room = self.free[-1], ENDLESS
+        for block in self.free[:-1]:
+            if size <= block[1] <= room:
+                best, room = block, block[1]
+        offset = best[0]
+        best[0] += size
+        best[1] -= size
+        if best[0] > self.top:
+            self.top = best[0]
+        if not best[1]:
+            self.free.remove(best)
+        return offset
+
+    def give_back(self, offset: int, size: int) -> None:
+        """As ggml does it, which can leave neighbours apart where a block of no size lies between them."""
+        blocks, end = self.free, offset + size
+        for index, (start, length) in enumerate(blocks):
+            if start + length == offset:
+                blocks[index][1] += size
+                if index + 1 < len(blocks) and end == blocks[index + 1][0]:
+                    blocks[index][1] += blocks.pop(index + 1)[1]
+                return
+            if end == start:
+                blocks[index] = [offset, size + length]
+                return
+        before = next((index for index, (start, _) in enumerate(blocks) if start >= offset), len(blocks))
+        blocks.insert(before, [offset, size])
+
+
 def peak(nodes: list[Tensor], alignment: int = ALIGNMENT) -> int:
     """Bytes of the buffer that a list of nodes needs (ggml_gallocr_reserve)."""
-
-    def aligned(size: int) -> int:
-        return -(-size // alignment) * alignment
-
     for node in nodes:
+        node.size = -(-node.size // alignment) * alignment
         if node.root is not None:
             node.root.views += 1
         for source in node.sources:
             source.children += 1
-    blocks: list[list[int]] = [[0, 1 << 62]]  # free: offset, size; sorted
-    top = 0
-
-    def give_back(offset: int, size: int) -> None:
-        """As ggml does it, which can leave neighbours apart where a block of no size lies between them."""
-        for index, block in enumerate(blocks):
-            if block[0] + block[1] == offset:
-                block[1] += size
-                if index + 1 < len(blocks) and block[0] + block[1] == blocks[index + 1][0]:
-                    block[1] += blocks[index + 1][1]
-                    del blocks[index + 1]
-                return
-            if offset + size == block[0]:
-                block[0] = offset
-                block[1] += size
-                if index and blocks[index - 1][0] + blocks[index - 1][1] == offset:
-                    blocks[index - 1][1] += block[1]
-                    del blocks[index]
-                return
-        index = 0
-        while index < len(blocks) and blocks[index][0] < offset:
-            index += 1
-        blocks.insert(index, [offset, size])
-
-    def take_over(node: Tensor, owner: Tensor) -> None:
-        node.at = owner.at
-        owner.allocated = False
-        spare = aligned(owner.size) - aligned(node.size)
-        if spare > 0:
-            give_back(node.at + aligned(node.size), spare)
-
+    buffer = _Buffer()
     for node in nodes:
-        if not node.outside and node.root is None:
+        if node.root is None and not node.outside:
+            parent = _replaced(node) if node.inplace else None
+            if parent is None:
+                node.at = buffer.take(node.size)
+            else:
+                node.at = parent.at
+                parent.allocated = False
+                if parent.size > node.size:
+                    buffer.give_back(node.at + node.size, parent.size - node.size)
             node.allocated = True
-            placed = False
-            if node.inplace:
-                for parent in node.sources:  # never through a view: ggml does not count one as its own
-                    if (
-                        parent.root is None and parent.allocated and not parent.output
-                        and parent.children == 1 and parent.views == 0 and parent.layout == node.layout
-                    ):  # fmt: skip
-                        take_over(node, parent)
-                        placed = True
-                        break
-            if not placed:
-                size = aligned(node.size)
-                best = -1
-                for index in range(len(blocks) - 1):
-                    if blocks[index][1] >= size and (best < 0 or blocks[index][1] <= blocks[best][1]):
-                        best = index
-                block = blocks[best]
-                node.at = block[0]
-                block[0] += size
-                block[1] -= size
-                top = max(top, node.at + size)
-                if block[1] == 0:
-                    del blocks[best]
         for parent in node.sources:
             parent.children -= 1
-            if parent.children == 0 and parent.views == 0:
-                if parent.root is not None:
-                    owner = parent.root
-                    owner.views -= 1
-                    if owner.views == 0 and owner.children == 0 and owner.allocated and not owner.output:
-                        give_back(owner.at, aligned(owner.size))
-                        owner.allocated = False
-                elif parent.allocated and not parent.output:
-                    give_back(parent.at, aligned(parent.size))
-                    parent.allocated = False
-    return top
+            if parent.children or parent.views:
+                continue
+            owner = parent.root
+            if owner is None:
+                owner = parent
+            else:
+                owner.views -= 1
+                if owner.views or owner.children:
+                    continue
+            if owner.allocated and not owner.output:
+                buffer.give_back(owner.at, owner.size)
+                owner.allocated = False
+    return buffer.top
+
+
+def _replaced(node: Tensor) -> Tensor | None:
+    """The input whose place a result takes: never through a view, which ggml does not count as its own."""
+    for parent in node.sources:
+        if (
+            parent.root is None and parent.allocated and parent.children == 1 and not parent.views
+            and not parent.output and parent.layout == node.layout
+        ):  # fmt: skip
+            return parent
+    return None

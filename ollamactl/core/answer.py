@@ -9,6 +9,7 @@ import msgspec
 from ollamactl.core.capacity import CONTEXT_BAND, Budget
 from ollamactl.core.facts import Facts
 from ollamactl.core.memory.compute import CLASSIC
+from ollamactl.core.memory.fit import reserve
 from ollamactl.core.memory.runner_args import Settings
 from ollamactl.core.sizing import AUTO_MOST, Cell, Model, Row, as_set, auto, cell, focus, table
 from ollamactl.core.ways import Option, options
@@ -105,6 +106,9 @@ def _notes(model: Model, settings: Settings, budget: Budget, close: Cell, asked:
         yield f"{model.name} has num_gpu 0 in its Modelfile: it runs on the CPU"
     if close.args.engine == CLASSIC:
         yield "releases before 0.30 place layers by an estimate of their own, so spilled layers may differ"
+        devices = tuple(budget.devices[i] for i in close.places)
+        if more := reserve(model.hyper, close.args.request(), devices):
+            yield f"Ollama counts {gib(more)} more for its compute buffer there than it takes"
     left = close.headroom
     if not close.places and close.args.engine != CLASSIC and left is not None and 0 <= left < PROMPT_CACHE:
         yield ("the engine may keep up to 8 GiB of old prompts in host memory beside this "

@@ -134,7 +134,7 @@ def start(model: Model, args: RunnerArgs, budget: Budget, slots: int | None = No
     if not devices:
         need, room = full.on(HOST), budget.host_free
     else:
-        kept = budget.kept(model.projector)
+        kept = budget.kept(model.projector) + fitting.reserve(model.hyper, request, devices)
         need = sum(full.on(i) for i in range(len(devices)))
         room = sum(d.free - kept for d in devices)
     return Cell(
@@ -196,7 +196,8 @@ def stays(model: Model, args: RunnerArgs, budget: Budget) -> bool:
         return start(model, args, budget).fits
     device = budget.places[places[0]].device
     full = predict(model.hyper, request, (device,), fitting.split(model.hyper, (device,)))
-    return device.free - full.most(0) >= budget.kept(model.projector)
+    kept = budget.kept(model.projector) + fitting.reserve(model.hyper, request, (device,))
+    return device.free - full.most(0) >= kept
 
 
 def table(

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
+from memory_data import hyper as observed_hyper
+from memory_data import observed_metadata, rows
 from planned import GiB, MiB, gpu, host, model, qwen3
 
 from ollamactl.core.answer import Asked, answer
 from ollamactl.core.capacity import budget
 from ollamactl.core.memory import eras
+from ollamactl.core.memory.eras import Era
 from ollamactl.core.memory.model import Hyper, from_header
 from ollamactl.core.memory.predict import Device, Prediction, predict
 from ollamactl.core.memory.runner_args import Release, RunnerArgs, Settings, runner_args
 from ollamactl.core.parse.gguf import read_header
-from ollamactl.core.sizing import as_set
+from ollamactl.core.sizing import as_set, cell
 from tests.engine.models import header, stored
 
 GPU = (Device(kind="cuda", free=24 * GiB, total=24 * GiB, compute_capability=8.9),)
@@ -166,3 +170,31 @@ def test_own_engine_by_release() -> None:
     assert not eras.serves("qwen3", (0, 11, 11)) and eras.serves("qwen3", (0, 12, 6))
     assert not eras.serves("gemma3", (0, 30, 0)) and not eras.serves("llama", (0, 24, 0))
     assert eras.era("llama", (0, 30, 0), flash=True) is None
+
+
+ESTIMATES = {"m255": 2.1, "m257": 3.1, "m258": 0.494, "m260": 2.6, "m263": 0.273}  # GiB of `compute graph` lines
+
+
+def test_layers_are_placed_by_a_graph_without_flash_attention() -> None:
+    for row in rows("observations.jsonl"):
+        if row["id"] in ESTIMATES:
+            of = observed_hyper(observed_metadata(row))
+            old = eras.era(row["arch"], (0, 15, 2), flash=True)
+            assert old is not None
+            at = eras.cells_of(of, old, row["n_ctx_total"], 1, 512)
+            taken = eras.compute_bytes(of, old, at, 512, flash=True)
+            more = eras.reserved(of, old, row["n_ctx_total"], 1, 512, flash=True)
+            assert (taken + more) / GiB == pytest.approx(ESTIMATES[row["id"]], abs=0.05), row["id"]
+    assert eras.reserved(QWEN2, Era(own=True), 8192, 1, 512, flash=True) == 0
+
+
+def test_a_model_spills_where_ollama_s_estimate_does_not_fit() -> None:
+    wide = hyper("qwen2", **{"attention.head_count": 32})
+    of = msgspec.structs.replace(model(), hyper=wide)
+    old, new = (Settings(flash_attention=True, release=r, context_length=32768) for r in ((0, 15, 4), (0, 30, 0)))
+    free = 10.5
+    assert cell(of, new, budget(host(gpu(free=free)), {}), 1).fits
+    before = budget(host(gpu(free=free), version="0.15.4"), {})
+    assert not cell(of, old, before, 1).fits
+    result = answer(of, old, before, Asked(slots=(1,), contexts=(32768,)))
+    assert any("more for its compute buffer" in note for note in result.notes)

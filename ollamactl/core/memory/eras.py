@@ -153,6 +153,17 @@ def compute_bytes(hyper: Hyper, old: Era, at: Cells, batch: int, *, flash: bool)
     return max(4 * batch * (vocabulary + embedding), attention)
 
 
+def reserved(hyper: Hyper, old: Era, total: int, slots: int, batch: int, *, flash: bool) -> int:
+    """Bytes by which Ollama's own estimate of the compute buffer is above what llama.cpp takes: it decides by a graph
+    without flash attention. Its own engine is asked for what it takes."""
+    if old.own or not flash:
+        return 0
+    seen = seen_by(hyper, old)
+    at = cells_of(seen, old, total, slots, batch)
+    estimate, taken = (compute_bytes(seen, old, at, batch, flash=on) for on in (False, True))
+    return max(0, estimate - taken)
+
+
 def _masks(hyper: Hyper, at: Cells) -> int:
     return (at.full if hyper.widths.kw_full else 0) + (at.swa if hyper.widths.swa else 0)
 

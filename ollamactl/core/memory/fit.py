@@ -11,11 +11,21 @@ from typing import Literal
 
 import msgspec
 
-from ollamactl.core.memory import placement
+from ollamactl.core.memory import eras, placement
 from ollamactl.core.memory.cache import pad
 from ollamactl.core.memory.model import Hyper
 from ollamactl.core.memory.placement import Slices
-from ollamactl.core.memory.predict import HOST, Device, Layout, Prediction, Request, predict, refusal, whole
+from ollamactl.core.memory.predict import (
+    HOST,
+    Device,
+    Layout,
+    Prediction,
+    Request,
+    flash,
+    predict,
+    refusal,
+    whole,
+)
 
 MiB = 1 << 20
 MARGIN = 1024 * MiB  # llama.cpp's --fit-target
@@ -44,6 +54,15 @@ def margin(projector: int = 0, target: int | None = None) -> int:
     if target is not None:
         return target
     return pad(projector + MARGIN, MiB) if projector else MARGIN
+
+
+def reserve(hyper: Hyper, request: Request, devices: tuple[Device, ...]) -> int:
+    """Bytes of each device that a release before 0.30 counts as taken when it places layers, though they are not."""
+    if request.era is None:
+        return 0
+    total = request.context * request.slots
+    on = flash(hyper, request, devices)
+    return eras.reserved(hyper, request.era, total, request.slots, min(request.batch, total), flash=on)
 
 
 def split(hyper: Hyper, devices: tuple[Device, ...], layers: int | None = None) -> Layout:
@@ -76,9 +95,9 @@ def fit(
     if refused is not None:
         layout = whole(hyper, HOST)
         return Fit("cannot load", hyper.blocks + 1, layout, Prediction((), False), (), True, refused.why)
-    keep = margin(request.projector, target)
     if not devices:
         return _on_host(hyper, request, host_free)
+    keep = margin(request.projector, target) + reserve(hyper, request, devices)
     layout = split(hyper, devices)
     full = predict(hyper, request, devices, layout, projected=True)
     headroom = _headroom(full, devices, keep)

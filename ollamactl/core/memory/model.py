@@ -160,7 +160,7 @@ class Hyper(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def blocks(self) -> int:
         """Blocks that run, drafts not counted; with the output layer added this is what `-ngl` counts."""
-        return sum(not layer.draft for layer in self.layers)
+        return sum(count for layer, count in self.groups if not layer.draft)
 
 
 class _Keys:

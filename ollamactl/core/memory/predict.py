@@ -76,12 +76,12 @@ class Layout(msgspec.Struct, frozen=True):
     @property
     def devices(self) -> int:
         """How many devices hold something."""
-        return len({d for d in self.layers if d != HOST})
+        return len(set(self.layers) - {HOST})
 
     @property
     def spilled(self) -> int:
         """Layers, the output counted, that are not wholly on a device."""
-        return sum(d == HOST for d in self.layers) + len(self.host_experts) + len(self.overflow)
+        return self.layers.count(HOST) + len(self.host_experts) + len(self.overflow)
 
     @property
     def whole(self) -> bool:
@@ -186,7 +186,7 @@ def predict(
         hyper = eras.seen_by(hyper, request.era)
     total = request.context * request.slots
     on = flash(hyper, request, devices)
-    if on and request.flash_attention == "auto" and not quantized(request.type_v):
+    if on and HOST in layout.layers and request.flash_attention == "auto" and not quantized(request.type_v):
         on = not recurrent.loses_flash_attention(hyper, [place == HOST for place in layout.layers[:-1]])
     transposed = request.flash_attention == "off" or not hyper.family.flash_attention
     # A batch whose tokens see each other both ways is not cut to the context.
@@ -195,6 +195,7 @@ def predict(
     ) or not hyper.keys.get("attention.causal", True)
     ubatch = request.batch if seen_both_ways else min(request.batch, total)
     at = _cells(hyper, request, ubatch)
+    cuda = any(d.kind == "cuda" for d in devices)
     graph = Graph(
         ubatch,
         total,
@@ -204,9 +205,9 @@ def predict(
         transposed,
         request.type_k,
         request.type_v,
-        any(d.kind == "cuda" for d in devices),
+        cuda,
         request.engine,
-        on and any(d.kind == "cuda" for d in devices) and not kernels.has_kernels(hyper),
+        on and cuda and not kernels.has_kernels(hyper),
         request.era,
     )
     terms = _weights(hyper, layout)
@@ -254,9 +255,8 @@ def _weights(hyper: Hyper, layout: Layout) -> list[Term]:
 def _caches(hyper: Hyper, request: Request, layout: Layout, at: Cells, transposed: bool) -> list[Term]:
     kind: Kind = "exact" if hyper.known else "unknown"
     sums: dict[tuple[str, int], int] = {}
-    uniform = layout.layers[0] if len(set(layout.layers)) == 1 else None
-    if uniform is not None:
-        pairs = [(uniform, count, layer) for layer, count in hyper.groups]
+    if len(set(layout.layers)) == 1:
+        pairs = [(layout.layers[0], count, layer) for layer, count in hyper.groups]
     else:  # draft blocks follow the last block of the trunk
         places = layout.layers[:-1] + (layout.layers[-1],) * (len(hyper.layers) - len(layout.layers) + 1)
         pairs = [(place, 1, layer) for place, layer in zip(places, hyper.layers, strict=False)]
@@ -292,7 +292,7 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int, handed: 
     """The compute buffers of every device and of the host. `handed`: devices hand over norms too (Part)."""
     buffers = compute.buffers(hyper, graph, on_host=not devices)
     limits = band(hyper, graph, built=buffers.built) if graph.era is None else eras.band(hyper, graph.era)
-    used = {d for d in layout.layers if d != HOST}
+    used = set(layout.layers) - {HOST}
     if not devices:
         return [_modelled(HOST, buffers.device, limits, hyper)]
     spilled = layout.spilled > 0
@@ -314,7 +314,11 @@ def _computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int, handed: 
         elif len(used) > 1:
             known, less, more = _exchanged(hyper, graph, layout, device, COPIES if pipeline else 1)
         found.append(_modelled(device, size + known, limits, hyper, less, more))
-    hosted = tuple(x for x, place in zip(hyper.layers, layout.layers[:-1], strict=False) if place == HOST)
+    hosted = (
+        tuple(x for x, place in zip(hyper.layers, layout.layers[:-1], strict=False) if place == HOST)
+        if HOST in layout.layers
+        else ()
+    )
     host = compute.host_bytes(hyper, graph, COPIES if pipeline else 1, hosted)
     found.append(Term("compute", HOST, host, "modelled", host // 20, host // 20))
     return found

@@ -63,7 +63,11 @@ def layer_bytes(
     main = _tensor(layer.k, type_k, count, padded) + _tensor(
         v_width(hyper, layer, transposed=transposed), type_v, count, padded
     )
-    index = _tensor(layer.index_k, type_k, count, padded) + _tensor(layer.index_v, type_v, count, padded)
+    rows = at.full * at.streams  # an indexer keeps all tokens, also beside a window
+    if layer.compressed:
+        rows = pad(max(1, -(-at.full // layer.compressed)), 256) * at.streams
+        return main, _tensor(layer.k, type_k, rows, padded) + _tensor(layer.index_k, type_k, rows, padded)
+    index = _tensor(layer.index_k, type_k, rows, padded) + _tensor(layer.index_v, type_v, rows, padded)
     return main, index
 
 

@@ -19,7 +19,7 @@ from ollamactl.core.memory.curve import Curve
 from ollamactl.core.memory.decoder import exact
 from ollamactl.core.memory.eras import Era
 from ollamactl.core.memory.ggml import quantized, row_bytes
-from ollamactl.core.memory.model import Hyper, Layer
+from ollamactl.core.memory.model import OVERLAPPING, Hyper, Layer
 
 T = TypeVar("T")
 CLASSIC, CURRENT, NEWEST = "classic", "current", "newest"  # classes of engine: see engine_class()
@@ -151,6 +151,8 @@ def attention(hyper: Hyper, graph: Graph) -> float:
     """The widest point of an attention, numbers a token above the inputs."""
     row, w, tok, at = hyper.family, hyper.widths, tokens(graph), graph.cells
     heads, n = w.heads, at.full if w.kw_full else at.swa
+    if row.compressed:
+        n += at.full // OVERLAPPING
     if not heads or not (w.caches or row.attends_batch):
         return 0
     if row.biased:

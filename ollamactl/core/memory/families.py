@@ -35,6 +35,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     interval: int = 4  # for "interval": every n-th block caches unless full_attention_interval says otherwise
     draft_apart: bool = False  # nextn blocks do not cache in the main context, even before the newest engines
     latent: bool = False  # MLA: absorbed if the file has the two *_mla keys
+    keys_only: bool = False  # values are read from the keys
+    compressed: bool = False  # beside a window, blocks keep one row for every few tokens, and states of their making
     indexer: Literal["", "keys", "keys-values"] = ""  # a second cache of the sparse attention's indexer
     index_parts: int = 1  # keys side by side in it: pooled ones too, and gates
     recurrent: Literal["", "mamba", "mamba2", "delta", "kda", "rwkv6", "rwkv7", "lightning", "conv"] = ""
@@ -355,6 +357,7 @@ FAMILIES: dict[str, Family] = {
         index_parts=2,
         sections=True,
     ),
+    "deepseek4": Family(built=False, keys_only=True, compressed=True, dense_lead=True, window=Window(pattern="none")),
     "hy_v4": Family(built=False, latent=True, dense_lead=True, indexer="keys"),
     "dots3note": Family(
         built=False, latent=True, dense_lead=True, indexer="keys", window=Window(pattern="array"), draft_apart=True
@@ -388,7 +391,6 @@ FAMILIES: dict[str, Family] = {
 # Caches and graphs of these are laid out in ways that no rule here follows.
 UNMODELLED = frozenset(
     {
-        "deepseek4",
         "rwkv6qwen2",
         "gemma4-assistant",
         "eagle3",

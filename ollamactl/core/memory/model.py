@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from ollamactl.core.parse.gguf import GgufHeader
 
 Number = int | float
+OVERLAPPING = 4  # rows that are made of so many tokens are made of twice as many, and have an indexer
 
 
 class Layer(msgspec.Struct, frozen=True):
     """One block: query heads, row widths of its K and V in the cache, and its recurrent state.
 
-    `cached`: it has a place in the cache, if perhaps of no width.
+    `cached`: it has a place in the cache, if perhaps of no width. `compressed`: tokens that share one more row of K
+    and of the indexer's keys, 0 where there are none.
     `r`, `s`: values a sequence of the convolution and the recurrent state. `index_k`, `index_v`: of the indexer.
     """
 
@@ -38,6 +40,7 @@ class Layer(msgspec.Struct, frozen=True):
     index_v: int = 0
     draft: bool = False
     cached: bool = False
+    compressed: int = 0
     limited: bool = False  # what its feed-forward holds, and, below, its experts
     limited_experts: bool = False
 
@@ -249,6 +252,8 @@ def with_layers(hyper: Hyper, layers: tuple[Layer, ...]) -> Hyper:
 
 
 def _absorbed(keys: _Keys, row: Family) -> bool:
+    if row.keys_only:
+        return True
     return row.latent and bool(keys.number("attention.key_length_mla") and keys.number("attention.value_length_mla"))
 
 
@@ -350,6 +355,8 @@ def _layers(keys: _Keys, row: Family, architecture: str, count: int, drafts: int
     limited_experts = keys.above("swiglu_clamp_exp", count if row.limits else 0)
     lead = keys.number("leading_dense_block_count")
     full_index = _indexed(keys, row, count, trunk, architecture)
+    kept = [i < trunk or not row.draft_apart for i in range(count)]
+    ratios = keys.each("attention.compress_ratios", count) if row.compressed else [0] * count
     found = []
     for i in range(count):
         k, v = (key_swa, value_swa) if windowed[i] else (key, value)
@@ -369,9 +376,10 @@ def _layers(keys: _Keys, row: Family, architecture: str, count: int, drafts: int
                 v=kv[i] * v if caches and not absorbed else 0,
                 swa=windowed[i],
                 ff=ff[i],
-                r=r if recurrent[i] and (i < trunk or not row.draft_apart) else 0,
-                s=s if recurrent[i] and (i < trunk or not row.draft_apart) else 0,
-                index_k=index_k,
+                r=_compressing(ratios[i], kv[i] * k, index) if ratios[i] else r if recurrent[i] and kept[i] else 0,
+                s=s if recurrent[i] and kept[i] else 0,
+                index_k=index if ratios[i] == OVERLAPPING else index_k,
+                compressed=ratios[i],
                 index_v=v if index_k and row.indexer == "keys-values" else 0,
                 draft=i >= trunk,
                 cached=caches and not absorbed,
@@ -380,6 +388,13 @@ def _layers(keys: _Keys, row: Family, architecture: str, count: int, drafts: int
             )
         )
     return tuple(found)
+
+
+def _compressing(ratio: int, key: int, index: int) -> int:
+    """Values a sequence that wait to be compressed, and their scores (llama_kv_cache_dsv4)."""
+    if ratio == OVERLAPPING:
+        return 2 * 2 * ratio * 2 * (key + index)
+    return 2 * ratio * key
 
 
 def _caching(

@@ -21,7 +21,7 @@ def per_layer_width(hyper: Hyper) -> int:
 
 class PerLayer:
     """The embeddings of all blocks: a part that is made of the tokens' embeddings (`given`) and, mostly, rows of a
-    table."""
+    table. A later device gets the slices of its own blocks."""
 
     def __init__(self, b: Builder) -> None:
         self.b, self.width = b, per_layer_width(b.hyper)
@@ -29,6 +29,10 @@ class PerLayer:
         self.made: Tensor | None = None
         self.given: Tensor = b.embedding
         self.table: Tensor | None = None
+        self.handed: Tensor | None = None
+        if not (b.on_host or b.part.first or b.hyper.family.streams):
+            self.handed = b.new_input(F * self.width * len(b.part.blocks) * b.tok)
+            return
         if not b.hyper.family.per_layer_table:
             return
         size = F * self.total * b.tok
@@ -38,7 +42,11 @@ class PerLayer:
         else:
             self.table = b.nodes.expand(b.same(b.view(rows, "table") if b.on_host else rows))
 
-    def all(self) -> Tensor:
+    def slice(self) -> Tensor:
+        """A block's own."""
+        return self.b.view(self.handed if self.handed is not None else self._all(), "slice")
+
+    def _all(self) -> Tensor:
         """The embeddings of all blocks, made where the first block needs them."""
         if self.made is None:
             b = self.b
@@ -59,7 +67,7 @@ def per_layer_part(b: Builder, cur: Tensor, block: Block, last: bool) -> Tensor:
     """What the block's own slice of the per-layer embeddings makes of `cur`."""
     assert b.per_layer is not None
     gate = b.same(b.matrix(b.per_layer.width, cur, block, "inp_gate"))
-    own = b.view(b.per_layer.all(), "slice")
+    own = b.per_layer.slice()
     if last and b.rows != b.tok:
         own = b.make(b.per_layer.width, own, b.outputs)
     gate = Tensor(gate.size, (gate, own), inplace=True, layout=gate.layout)

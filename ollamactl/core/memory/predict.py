@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from ollamactl.core.memory import compute, eras, kernels, recurrent
+from ollamactl.core.memory import cached, compute, eras, kernels, recurrent
 from ollamactl.core.memory.bands import HOSTED, Band, band
 from ollamactl.core.memory.builder import Part
 from ollamactl.core.memory.cache import Cells, cells, layer_bytes, output_bytes, state_bytes
@@ -367,7 +367,7 @@ def _exchanged(hyper: Hyper, graph: Graph, layout: Layout, device: int, copies: 
     dry loads on two and three devices.
     """
     row, places, token = hyper.family, layout.layers[:-1], 4 * compute.tokens(graph)
-    rows = 11 if row.streams else 6 if row.per_layer_input else 0
+    rows = 11 if row.streams else 6 if _reads_others(hyper, places, device) else 0
     width = 0
     for index, pair in enumerate(pairwise(places)):
         if pair[0] != pair[1] and HOST not in pair and device in pair:
@@ -376,6 +376,12 @@ def _exchanged(hyper: Hyper, graph: Graph, layout: Layout, device: int, copies: 
         rows = 8 if row.both else 4 if row.recurrent == "rwkv7" and not row.layer_norm else 2
     if copies == 1:  # inputs give their room back
         return 0, 0, token * (rows * hyper.embedding + width)
+    if graph.attend_on_host:  # what it makes of every layer is an input too
+        width += sum(
+            layer.heads * layer.value
+            for layer, place in zip(hyper.layers, places, strict=False)
+            if place == device and not kernels.has_kernel(hyper, layer)
+        )
     row_bytes = copies * token * hyper.embedding
     return copies * token * width, row_bytes if width else 0, rows * row_bytes
 
@@ -396,6 +402,12 @@ def _borrowed(hyper: Hyper, graph: Graph, layout: Layout) -> int:
     if layout.layers[-1] == HOST:
         largest = max(largest, w.output_largest if graph.slots >= OFFLOADED else 0)
     return largest
+
+
+def _reads_others(hyper: Hyper, places: tuple[int, ...], device: int) -> bool:
+    """Whether a block of a device reads a cache that lies elsewhere."""
+    part = Part(tuple(i for i, place in enumerate(places) if place == device))
+    return any(cached.keeper(hyper, part, i)[1] for i in part.blocks)
 
 
 def _modelled(device: int, size: int, limits: Band, hyper: Hyper, less: int = 0, more: int = 0) -> Term:

@@ -10,7 +10,18 @@ import pytest
 
 from ollamactl.core import dropin
 from ollamactl.core.capacity import CONTEXT, Held, budget, held, release_of, settings_of, values_now
-from ollamactl.core.facts import Compute, Effective, Facts, LoadedModel, Origin, Process, Runner, Service, Variable
+from ollamactl.core.facts import (
+    Compute,
+    Effective,
+    Facts,
+    HostMemory,
+    LoadedModel,
+    Origin,
+    Process,
+    Runner,
+    Service,
+    Variable,
+)
 from ollamactl.core.plan import Plan, Request
 from ollamactl.core.preflight import Subject, judged, preflight, values_after
 from ollamactl.core.sizing import AUTO_MOST, args_for, auto, cell, largest, start, stays, table, together
@@ -92,6 +103,19 @@ def test_shared_memory_is_the_host_s() -> None:
     facts = host(gpu(unified=True, free=0, total=0), computes=(Compute(id="GPU-0", library="CUDA", total=64 * GiB),))
     facts = msgspec.structs.replace(facts, gpus=(msgspec.structs.replace(gpu(unified=True), free=None, total=None),))
     assert budget(facts, {}).places[0].free == 60 * GiB
+
+
+def test_layers_that_leave_shared_memory_stay_in_it() -> None:
+    """A host of 32 GiB whose GPU may take 21: what does not fit there is not helped by the host's part."""
+    mac = gpu(free=21.3, total=21.3, vendor="apple", unified=True, uuid="0", compute="")
+    metal = Compute(id="0", library="Metal", name="Metal", total=mac.total)
+    facts = host(mac, computes=(metal,), memory=HostMemory(total=32 * GiB, available=14 * GiB))
+    have = budget(facts, {})
+    assert cell(QWEN, settings(), have, 1).verdict == "fits"
+    large = cell(QWEN, settings(context_length=32768), have, 4)
+    assert large.verdict == "cannot load" and "share memory" in large.fit.why
+    apart = budget(host(gpu(free=14.0, total=14.0)), {})
+    assert cell(QWEN, settings(context_length=32768), apart, 4).verdict == "spills"
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,11 @@ def fit(
     partial = predict(hyper, request, devices, placed)
     if placed.whole and _held(_sums(partial, Prediction.on, devices), [d.free for d in devices]):
         return Fit("fits", 0, placed, partial, _headroom(partial, devices, keep), certain)
-    if host_free is not None and partial.least(HOST) > host_free:
-        why = f"the host would need {_gib(partial.on(HOST))} and has {_gib(host_free)}"
+    shared = [i for i, device in enumerate(devices) if device.unified]
+    if host_free is not None and partial.least(HOST) + sum(map(partial.least, shared)) > host_free:
+        need = partial.on(HOST) + sum(map(partial.on, shared))
+        whose = "host and GPU share memory: together they" if shared else "the host"
+        why = f"{whose} would need {_gib(need)} and {'there are' if shared else 'has'} {_gib(host_free)}"
         return Fit("cannot load", placed.spilled, placed, partial, _headroom(partial, devices, keep), certain, why)
     return Fit("spills", max(placed.spilled, 1), placed, partial, headroom, certain)
 

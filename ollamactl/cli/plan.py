@@ -11,10 +11,12 @@ import msgspec
 from ollamactl.cli.common import Number, color_option, from_option, json_option, unit_option
 from ollamactl.cli.sources import open_source
 from ollamactl.core.answer import Answer, Asked, answer, worst_case
-from ollamactl.core.capacity import Held, budget, held, number, release_of, settings_of, values_now
+from ollamactl.core.capacity import budget
 from ollamactl.core.facts import Facts
 from ollamactl.core.feeds import Collector
+from ollamactl.core.loaded import Held, held
 from ollamactl.core.memory.runner_args import engine_class
+from ollamactl.core.memory_settings import number, release_of, settings_of, values_now
 from ollamactl.core.plan import full_name
 from ollamactl.core.queueing import Demand, Service, demand
 from ollamactl.core.settings import KV_TYPES, MAX_SLOTS

@@ -7,10 +7,12 @@ import time
 
 import msgspec
 
-from ollamactl.core.capacity import Budget, budget, held, number, release_of, settings_of, values_now
+from ollamactl.core.capacity import Budget, budget
 from ollamactl.core.facts import Facts
 from ollamactl.core.feeds import Collector
+from ollamactl.core.loaded import held
 from ollamactl.core.memory.runner_args import Settings, engine_class
+from ollamactl.core.memory_settings import number, release_of, settings_of, values_now
 from ollamactl.core.plan import Plan, Request, full_name
 from ollamactl.core.preflight import Forecast, Preflight, Subject, preflight, values_after
 from ollamactl.core.runners import model_of

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from ollamactl.core import settings as registry
-from ollamactl.core.facts import Compute, Facts, Gpu, Runner
+from ollamactl.core.facts import Compute, Facts, Gpu
+from ollamactl.core.loaded import Held
 from ollamactl.core.memory.eras import LLAMA_SERVER
 from ollamactl.core.memory.fit import margin
 from ollamactl.core.memory.predict import Device
-from ollamactl.core.memory.runner_args import Settings
+from ollamactl.core.memory_settings import number, release_of, truth
 
 MiB = 1 << 20
 GiB = 1 << 30
@@ -23,8 +23,6 @@ CONTEXT_BAND = 0.5
 # Bytes that releases before 0.30 leave of a device for the driver (MinimumMemory of discover/gpu.go, ml/device.go).
 MINIMUM = {"cuda": 457 * MiB, "rocm": 457 * MiB, "vulkan": 457 * MiB, "metal": 512 * MiB}
 _VENDOR_KIND = {"nvidia": "cuda", "amd": "rocm", "intel": "vulkan", "apple": "metal"}
-_VENDOR_NAME = {"nvidia": "CUDA", "amd": "ROCm", "intel": "Vulkan", "apple": "Metal"}
-NEWEST_RELEASE = (0, 33, 0)  # what is assumed where no release is known
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,21 +34,6 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     context: int = 0  # bytes of the driver's context
     gpu: int | None = None  # position in Facts.gpus
     discrete: bool = True
-
-
-class Held(msgspec.Struct, frozen=True):
-    """What one loaded model holds: bytes on each GPU (by position in Facts.gpus; -1 where it is not known which), and
-    bytes of host memory that its end would give back."""
-
-    model: str
-    gpus: dict[int, int]
-    host: int = 0
-    path: str = ""
-    whole: bool = False  # on the GPU, all of it
-
-    @property
-    def device_bytes(self) -> int:
-        return sum(self.gpus.values())
 
 
 class Budget(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,75 +70,6 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
             places.append(msgspec.structs.replace(place, device=device, free=max(0, place.free - less)))
         left = None if self.host_free is None else max(0, self.host_free - host)
         return msgspec.structs.replace(self, places=tuple(places), host_free=left)
-
-
-# -- settings --
-
-
-def release_of(facts: Facts) -> tuple[tuple[int, int, int], bool]:
-    """The release that runs, and whether it is known; the newest where not."""
-    text = facts.version or (facts.start.version if facts.start else "") or ""
-    numbers = registry.version(text)
-    return ((numbers[0], numbers[1], numbers[2]), True) if len(numbers) == 3 else (NEWEST_RELEASE, False)
-
-
-def values_now(facts: Facts) -> dict[str, str | None]:
-    """The variables that decide about memory, as the running server has them, else as the next start will."""
-    found: dict[str, str | None] = {}
-    config = (facts.start.config if facts.start else None) or {}
-    environ = facts.process.environ if facts.process else None
-    for name in RELEVANT:
-        if environ is not None:
-            found[name] = environ.get(name)
-        elif name in config:
-            printed = config[name]
-            default = registry.REGISTRY[name].default(facts.version or "")
-            found[name] = None if printed in ("", default) else printed
-        elif facts.process is None and facts.effective is not None:
-            found[name] = facts.effective.value(name)
-        else:
-            found[name] = None
-    return found
-
-
-RELEVANT = (
-    "OLLAMA_NUM_PARALLEL", "OLLAMA_CONTEXT_LENGTH", "OLLAMA_KV_CACHE_TYPE", "OLLAMA_FLASH_ATTENTION",
-    "OLLAMA_GPU_OVERHEAD", "OLLAMA_MAX_LOADED_MODELS", "OLLAMA_SCHED_SPREAD", "LLAMA_ARG_FIT_TARGET",
-    "OLLAMA_IGPU_ENABLE", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES",
-    "GGML_VK_VISIBLE_DEVICES",
-)  # fmt: skip
-
-
-def number(values: Mapping[str, str | None], name: str) -> int | None:
-    """A variable as Ollama reads it; None where it is unset or no number (its default counts then)."""
-    text = values.get(name)
-    if text is None or not text.strip(" \t\"'"):
-        return None
-    read = registry.REGISTRY[name].read(text)
-    return int(read.printed) if not read.problem and read.printed.isdigit() else None
-
-
-def truth(values: Mapping[str, str | None], name: str) -> bool | None:
-    """A boolean variable as Ollama reads it: any text that is no boolean counts as true; None where unset."""
-    text = values.get(name)
-    if text is None or not text.strip(" \t\"'"):
-        return None
-    return registry.REGISTRY[name].read(text).printed != "false"
-
-
-def settings_of(values: Mapping[str, str | None], release: tuple[int, int, int]) -> Settings:
-    """The variables as the memory model takes them."""
-    return Settings(
-        parallel=number(values, "OLLAMA_NUM_PARALLEL"),
-        context_length=number(values, "OLLAMA_CONTEXT_LENGTH") or None,
-        kv_cache_type=(values.get("OLLAMA_KV_CACHE_TYPE") or "").strip(" \t\"'").lower(),
-        flash_attention=truth(values, "OLLAMA_FLASH_ATTENTION"),
-        gpu_overhead=number(values, "OLLAMA_GPU_OVERHEAD") or 0,
-        release=release,
-    )
-
-
-# -- what there is --
 
 
 def budget(
@@ -352,34 +266,3 @@ def _one_library(places: tuple[Place, ...], notes: list[str]) -> tuple[Place, ..
     others = ", ".join(p.label for p in places if p not in best)
     notes.append(f"a model is not spread over devices of two libraries; not counted: {others}")
     return tuple(best)
-
-
-# -- what is loaded --
-
-
-def held(facts: Facts, mapped: Mapping[str, int] | None = None) -> tuple[Held, ...]:
-    """What each runner holds. `mapped`: bytes of its file by model path, which its process maps and does not own."""
-    from ollamactl.core.runners import model_of
-
-    found = []
-    for runner in facts.runners or ():
-        model = model_of(runner, facts)
-        gpus = _driver_bytes(runner, facts)
-        if not gpus and model is not None and model.size_vram:
-            gpus = {0: model.size_vram} if len(facts.gpus or ()) == 1 else {-1: model.size_vram}
-        rss = runner.process.rss or 0
-        host = max(0, rss - (mapped or {}).get(runner.model, rss))
-        whole = bool(model and model.size and model.size_vram >= model.size)
-        name = model.name if model else runner.model.rsplit("/", 1)[-1]
-        found.append(Held(name, gpus, host, runner.model, whole))
-    return tuple(found)
-
-
-def _driver_bytes(runner: Runner, facts: Facts) -> dict[int, int]:
-    """Bytes of a runner on each device, in the driver's words."""
-    found: dict[int, int] = {}
-    for where, gpu in enumerate(facts.gpus or ()):
-        used = [p.used for p in gpu.processes if p.pid == runner.process.pid and p.used]
-        if used:
-            found[where] = sum(used)
-    return found

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from ollamactl.core.answer import gib, tokens
-from ollamactl.core.capacity import RELEVANT, Budget, number, settings_of
+from ollamactl.core.capacity import Budget
 from ollamactl.core.facts import Facts
 from ollamactl.core.lint import Lint
 from ollamactl.core.memory.runner_args import Settings
+from ollamactl.core.memory_settings import RELEVANT, number, settings_of
 from ollamactl.core.plan import Plan, Request
 from ollamactl.core.sizing import Cell, Model, args_for, largest, settings_for, start, together
 from ollamactl.core.ways import options

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ollamactl.core.capacity import Budget, Held, Place
+from ollamactl.core.capacity import Budget, Place
+from ollamactl.core.loaded import Held
 from ollamactl.core.memory import fit as fitting
 from ollamactl.core.memory.predict import Request
 from ollamactl.core.memory.runner_args import RunnerArgs, Settings

@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from ollamactl.core.loaded import Held, held
+from ollamactl.core.memory_settings import release_of, settings_of, values_now
 
 from ollamactl.core import dropin
-from ollamactl.core.capacity import CONTEXT, Held, budget, held, release_of, settings_of, values_now
+from ollamactl.core.capacity import CONTEXT, budget
 from ollamactl.core.facts import (
     Compute,
     Effective,

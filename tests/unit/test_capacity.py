@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from ollamactl.core.loaded import Held, held
-from ollamactl.core.memory_settings import release_of, settings_of, values_now
 
 from ollamactl.core import dropin
 from ollamactl.core.capacity import CONTEXT, budget
@@ -24,6 +22,8 @@ from ollamactl.core.facts import (
     Service,
     Variable,
 )
+from ollamactl.core.loaded import Held, held
+from ollamactl.core.memory_settings import release_of, settings_of, values_now
 from ollamactl.core.plan import Plan, Request
 from ollamactl.core.preflight import Subject, judged, preflight, values_after
 from ollamactl.core.sizing import AUTO_MOST, args_for, auto, cell, largest, start, stays, table, together

@@ -11,7 +11,7 @@ from ollamactl.core.facts import Compute, Facts, Gpu
 from ollamactl.core.loaded import Held
 from ollamactl.core.memory.eras import LLAMA_SERVER
 from ollamactl.core.memory.fit import margin
-from ollamactl.core.memory.predict import Device
+from ollamactl.core.memory.request import Device
 from ollamactl.core.memory_settings import number, release_of, truth
 
 MiB = 1 << 20

@@ -9,9 +9,12 @@ import msgspec
 from ollamactl.core.capacity import Budget
 from ollamactl.core.memory import fit as fitting
 from ollamactl.core.memory.fit import Fit, Verdict
+from ollamactl.core.memory.layout import HOST
 from ollamactl.core.memory.model import Hyper
-from ollamactl.core.memory.predict import HOST, Device, Prediction, predict, refusal
+from ollamactl.core.memory.predict import predict
+from ollamactl.core.memory.request import Device, refusal
 from ollamactl.core.memory.runner_args import RunnerArgs, Settings, plain_cache, runner_args, slots_asked
+from ollamactl.core.memory.terms import Prediction
 from ollamactl.core.settings import MAX_SLOTS
 
 CACHES = ("cache", "window cache", "indexer cache", "recurrent")

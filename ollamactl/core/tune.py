@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ollamactl.core.capacity import Budget
 from ollamactl.core.facts import Record
-from ollamactl.core.memory.predict import HOST
+from ollamactl.core.memory.layout import HOST
 from ollamactl.core.memory.runner_args import Settings
 from ollamactl.core.sizing import Cell, Model, args_for, settings_for, start, taken, together
 

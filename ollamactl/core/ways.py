@@ -9,7 +9,7 @@ import msgspec
 from ollamactl.core.capacity import Budget, Place
 from ollamactl.core.loaded import Held
 from ollamactl.core.memory import fit as fitting
-from ollamactl.core.memory.predict import Request
+from ollamactl.core.memory.request import Request
 from ollamactl.core.memory.runner_args import RunnerArgs, Settings
 from ollamactl.core.sizing import Cell, Model, args_for, cell, settings_for, start
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 import msgspec
 
 from ollamactl.core.facts import Buffer, Facts, Load, Runner
-from ollamactl.core.memory.predict import HOST, Term
+from ollamactl.core.memory.layout import HOST
+from ollamactl.core.memory.terms import Term
 from ollamactl.core.sizing import Cell, Model
 from ollamactl.host import files
 from ollamactl.host.journal import FOLDER

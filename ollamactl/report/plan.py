@@ -8,7 +8,8 @@ from typing import Any
 
 from ollamactl.core.answer import Answer, context_band, tokens, words
 from ollamactl.core.capacity import Place
-from ollamactl.core.memory.predict import HOST, Prediction
+from ollamactl.core.memory.layout import HOST
+from ollamactl.core.memory.terms import Prediction
 from ollamactl.core.preflight import Preflight
 from ollamactl.core.sizing import Cell, Row
 from ollamactl.report import text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ollamactl.core.answer import Answer, words
-from ollamactl.core.memory.predict import HOST
+from ollamactl.core.memory.layout import HOST
 from ollamactl.core.preflight import Preflight
 from ollamactl.core.sizing import Cell
 from ollamactl.core.ways import Option

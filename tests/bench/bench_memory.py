@@ -13,7 +13,8 @@ from memory_data import hyper, observed_metadata, rows, stored_tensors
 
 from ollamactl.core.memory.cache import cells, layer_bytes
 from ollamactl.core.memory.fit import fit
-from ollamactl.core.memory.predict import Device, Request, predict
+from ollamactl.core.memory.predict import predict
+from ollamactl.core.memory.request import Device, Request
 from ollamactl.core.memory.runner_args import plain_cache
 from ollamactl.core.parse.gguf import read_header
 from tests.bench.figures import figure, goal

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from ollamactl.core.memory.fit import Fit, fit
 from ollamactl.core.memory.model import Hyper
-from ollamactl.core.memory.predict import Device, Request, predict, refusal
+from ollamactl.core.memory.predict import predict
+from ollamactl.core.memory.request import Device, Request, refusal
 from tests.engine import models
 from tests.engine.engine import Load
 from tests.engine.loads import FLASH, NUMBERS, STOPS, UNLOADABLE, hyper_of, other, request_of

@@ -15,8 +15,11 @@ import pytest
 
 from ollamactl.core.memory.fit import split
 from ollamactl.core.memory.ggml import TYPES
+from ollamactl.core.memory.layout import HOST, Layout
 from ollamactl.core.memory.model import Hyper
-from ollamactl.core.memory.predict import HOST, Layout, Prediction, predict, refusal
+from ollamactl.core.memory.predict import predict
+from ollamactl.core.memory.request import refusal
+from ollamactl.core.memory.terms import Prediction
 from tests.engine import fits, models
 from tests.engine.engine import Load, headers
 from tests.engine.loads import FLASH, NUMBERS, STOPS, UNLOADABLE, hyper_of, other, request_of

@@ -15,8 +15,10 @@ from ollamactl.core.capacity import budget
 from ollamactl.core.memory import eras
 from ollamactl.core.memory.eras import Era
 from ollamactl.core.memory.model import Hyper, from_header
-from ollamactl.core.memory.predict import Device, Prediction, predict
+from ollamactl.core.memory.predict import predict
+from ollamactl.core.memory.request import Device
 from ollamactl.core.memory.runner_args import Release, RunnerArgs, Settings, runner_args
+from ollamactl.core.memory.terms import Prediction
 from ollamactl.core.parse.gguf import read_header
 from ollamactl.core.sizing import as_set, cell
 from tests.engine.models import header, stored

@@ -12,8 +12,10 @@ from memory_data import DATA, hyper, observed_metadata, rows, stored_tensors
 from ollamactl.core.memory import compute, eras
 from ollamactl.core.memory.cache import Cells, cells, layer_bytes, output_bytes, state_bytes
 from ollamactl.core.memory.eras import Era
+from ollamactl.core.memory.layout import HOST, Layout
 from ollamactl.core.memory.model import Hyper
-from ollamactl.core.memory.predict import HOST, Device, Layout, Request, predict
+from ollamactl.core.memory.predict import predict
+from ollamactl.core.memory.request import Device, Request
 
 MiB = 1 << 20
 GPU = (Device(name="FAKE0", kind="other", free=1 << 40, total=1 << 40),)

@@ -7,8 +7,10 @@ from memory_data import hyper, rows, stored_tensors
 
 from ollamactl.core.memory import compute, placement
 from ollamactl.core.memory.fit import MARGIN, alternatives, fit, margin, split
+from ollamactl.core.memory.layout import HOST
 from ollamactl.core.memory.model import Hyper
-from ollamactl.core.memory.predict import HOST, Device, Request, predict, refusal
+from ollamactl.core.memory.predict import predict
+from ollamactl.core.memory.request import Device, Request, refusal
 from ollamactl.core.memory.runner_args import (
     ONE_SLOT,
     Settings,

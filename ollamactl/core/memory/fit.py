@@ -13,19 +13,12 @@ import msgspec
 
 from ollamactl.core.memory import eras, placement
 from ollamactl.core.memory.cache import pad
+from ollamactl.core.memory.layout import HOST, Layout, whole
 from ollamactl.core.memory.model import Hyper
 from ollamactl.core.memory.placement import Slices
-from ollamactl.core.memory.predict import (
-    HOST,
-    Device,
-    Layout,
-    Prediction,
-    Request,
-    flash,
-    predict,
-    refusal,
-    whole,
-)
+from ollamactl.core.memory.predict import predict
+from ollamactl.core.memory.request import Device, Request, flash, refusal
+from ollamactl.core.memory.terms import Prediction
 
 MiB = 1 << 20
 MARGIN = 1024 * MiB  # llama.cpp's --fit-target

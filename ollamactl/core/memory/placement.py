@@ -12,8 +12,8 @@ import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
+from ollamactl.core.memory.layout import HOST, Layout, Overflow
 from ollamactl.core.memory.model import Hyper
-from ollamactl.core.memory.predict import HOST, Layout, Overflow
 
 Fraction = Literal["experts", "attention", "up", "gate"]
 

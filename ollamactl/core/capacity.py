@@ -41,6 +41,7 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
 
     places: tuple[Place, ...] = ()
     host_free: int | None = None
+    unlimited: int | None = None  # host memory that Ollama sees, which knows nothing of MemoryMax=
     target: int | None = None  # LLAMA_ARG_FIT_TARGET in bytes
     spread: bool = False  # OLLAMA_SCHED_SPREAD
     cpus: int = 0
@@ -68,8 +69,12 @@ class Budget(msgspec.Struct, frozen=True, kw_only=True):
             less = taken.get(i, 0)
             device = msgspec.structs.replace(place.device, free=max(0, place.device.free - less))
             places.append(msgspec.structs.replace(place, device=device, free=max(0, place.free - less)))
-        left = None if self.host_free is None else max(0, self.host_free - host)
-        return msgspec.structs.replace(self, places=tuple(places), host_free=left)
+        return msgspec.structs.replace(self, places=tuple(places)).with_host(-host)
+
+    def with_host(self, more: int) -> Budget:
+        """The same with so many bytes of host memory more, or less."""
+        free, seen = (None if n is None else max(0, n + more) for n in (self.host_free, self.unlimited))
+        return msgspec.structs.replace(self, host_free=free, unlimited=seen)
 
 
 def budget(
@@ -94,9 +99,9 @@ def budget(
         places, why = _found(facts, values, stay, leave, taken)
     places = _one_library(places, notes)
     release, _ = release_of(facts)
-    host_free = _host_free(facts)
+    host_free = unlimited = _host_free(facts)
     if host_free is not None:
-        host_free += sum(h.host for h in leave)
+        host_free = unlimited = host_free + sum(h.host for h in leave)
         limit = facts.service.memory_max if facts.service else None
         if limit is not None and limit < host_free:
             host_free = limit
@@ -106,6 +111,7 @@ def budget(
     return Budget(
         places=places,
         host_free=host_free,
+        unlimited=unlimited,
         target=_target(values, notes) if release >= LLAMA_SERVER else _minimum(values, places),
         spread=bool(truth(values, "OLLAMA_SCHED_SPREAD")),
         cpus=facts.system.cpus if facts.system else 0,

@@ -99,7 +99,7 @@ def settings_for(model: Model, base: Settings, **change: object) -> Settings:
 
 def args_for(model: Model, settings: Settings, budget: Budget) -> RunnerArgs:
     """What Ollama would start the runner with."""
-    available = budget.device_bytes if budget.places else budget.host_free
+    available = budget.device_bytes if budget.places else budget.unlimited
     return runner_args(model.hyper, settings, _devices(model, budget), available=available)
 
 

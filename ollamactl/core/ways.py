@@ -173,5 +173,5 @@ def _freed(budget: Budget, gone: list[Held]) -> Budget:
         device = msgspec.structs.replace(place.device, free=place.device.free + add)
         return msgspec.structs.replace(place, device=device, free=place.free + add)
 
-    host = None if budget.host_free is None else budget.host_free + sum(h.host for h in gone)
-    return msgspec.structs.replace(budget, places=tuple(map(more, budget.places)), host_free=host)
+    room = msgspec.structs.replace(budget, places=tuple(map(more, budget.places)))
+    return room.with_host(sum(h.host for h in gone))

@@ -105,6 +105,8 @@ def measured(model: Model, one: Cell, facts: Facts, runner: Runner, kind: str) -
         return None
     if (runner.context_total, runner.slots) != (one.args.total_context, one.args.slots):
         return None
+    if runner.batch not in (None, one.args.batch):
+        return None
     buffers = summed_buffers(logged[-1].buffers)
     used = [p.used for g in facts.gpus or () for p in g.processes if p.pid == runner.process.pid and p.used]
     driver = sum(used) if used else None

@@ -96,7 +96,10 @@ def test_assumed_devices() -> None:
 
 def test_a_limit_of_the_unit_and_a_margin_of_the_engine() -> None:
     facts = host(service=Service(id="ollama.service", memory_max=2 * GiB))
-    assert budget(facts, {}).host_free == 2 * GiB
+    limited = budget(facts, {})
+    assert (limited.host_free, limited.unlimited) == (2 * GiB, 60 * GiB)
+    base = settings(context_length=32768)
+    assert args_for(QWEN, base, limited).batch == args_for(QWEN, base, budget(host(), {})).batch == 1024
     assert room(gpu()).kept(projector=100 * MiB) == 1124 * MiB
     assert budget(host(gpu()), {"LLAMA_ARG_FIT_TARGET": "2048"}).kept() == 2048 * MiB
 

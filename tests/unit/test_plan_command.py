@@ -464,6 +464,10 @@ def test_a_load_is_compared_with_its_prediction() -> None:
 def test_what_is_not_the_planned_load_is_not_stored() -> None:
     one = cell(QWEN, settings(), room(gpu()), 4)
     assert loads.measured(QWEN, one, *loaded(*BUFFERS, slots=2), kind="cuda") is None
+    facts, runner = loaded(*BUFFERS)
+    for batch, kept in ((one.args.batch, True), (one.args.batch * 2, False)):
+        seen = msgspec.structs.replace(runner, batch=batch)
+        assert (loads.measured(QWEN, one, facts, seen, kind="cuda") is not None) is kept
     assert loads.measured(QWEN, one, *loaded(("kv", "CUDA0", GiB)), kind="cuda") is None  # its last lines lack yet
 
 

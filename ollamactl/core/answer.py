@@ -8,9 +8,9 @@ import msgspec
 
 from ollamactl.core.capacity import CONTEXT_BAND, Budget
 from ollamactl.core.facts import Facts
-from ollamactl.core.memory.compute import CLASSIC
 from ollamactl.core.memory.fit import reserve
 from ollamactl.core.memory.runner_args import Settings
+from ollamactl.core.memory.shape import CLASSIC
 from ollamactl.core.sizing import AUTO_MOST, Cell, Model, Row, as_set, auto, cell, focus, table
 from ollamactl.core.ways import Option, options
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from ollamactl.core.memory import compute
+from ollamactl.core.memory import shape
 from ollamactl.core.memory.ggml import TYPES
 from ollamactl.core.memory.model import Hyper, from_header
 from ollamactl.core.memory.request import Device, Request
@@ -40,7 +40,7 @@ def hyper_of(path: Path) -> Hyper:
 
 
 def engine_class() -> str:
-    return compute.NEWEST if build_number() >= 11_000 else compute.CURRENT
+    return shape.NEWEST if build_number() >= 11_000 else shape.CURRENT
 
 
 def request_of(load: Load, projector: int = 0) -> Request:

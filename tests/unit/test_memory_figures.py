@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from memory_data import DATA, hyper, observed_metadata, rows, stored_tensors
 
-from ollamactl.core.memory import compute, eras
+from ollamactl.core.memory import eras, shape
 from ollamactl.core.memory.cache import Cells, cells, layer_bytes, output_bytes, state_bytes
 from ollamactl.core.memory.eras import Era
 from ollamactl.core.memory.layout import HOST, Layout
@@ -19,7 +19,7 @@ from ollamactl.core.memory.request import Device, Request
 
 MiB = 1 << 20
 GPU = (Device(name="FAKE0", kind="other", free=1 << 40, total=1 << 40),)
-CLASSES = {"b10488": compute.CURRENT, "xllamacpp-2026.10.11549": compute.NEWEST}
+CLASSES = {"b10488": shape.CURRENT, "xllamacpp-2026.10.11549": shape.NEWEST}
 
 
 @cache
@@ -67,7 +67,7 @@ def test_caches_states_and_outputs_are_exact() -> None:
 def test_a_file_without_a_tensor_is_still_planned() -> None:
     """A cut or hostile file: each kind of a block's tensors of each architecture away in turn, then all tensors."""
     metas = {r["model"]: r["meta"] for r in rows("truth.jsonl.gz")}
-    request = Request(context=4096, slots=2, engine=compute.NEWEST)
+    request = Request(context=4096, slots=2, engine=shape.NEWEST)
     known = {metas[n]["general.architecture"]: (n, found) for n, found in stored_tensors().items() if n in metas}
     assert len(known) >= 50
     for name, tensors in known.values():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from memory_data import hyper, rows, stored_tensors
 
-from ollamactl.core.memory import compute, placement
+from ollamactl.core.memory import placement, shape
 from ollamactl.core.memory.fit import MARGIN, alternatives, fit, margin, split
 from ollamactl.core.memory.layout import HOST
 from ollamactl.core.memory.model import Hyper
@@ -251,9 +251,9 @@ def test_defaults_of_releases() -> None:
         for r in ((0, 5, 0), (0, 6, 7), (0, 9, 6), (0, 10, 0), (0, 33, 0))
     }
     assert slots == {(0, 5, 0): 4, (0, 6, 7): 2, (0, 9, 6): 2, (0, 10, 0): 1, (0, 33, 0): 1}
-    assert engine_class((0, 24, 0)) == compute.CLASSIC
-    assert engine_class((0, 30, 0)) == compute.CURRENT
-    assert engine_class((0, 40, 0), build=11_549) == compute.NEWEST
+    assert engine_class((0, 24, 0)) == shape.CLASSIC
+    assert engine_class((0, 30, 0)) == shape.CURRENT
+    assert engine_class((0, 40, 0), build=11_549) == shape.NEWEST
 
 
 def test_older_releases_drop_a_quantized_cache_without_flash_attention() -> None:

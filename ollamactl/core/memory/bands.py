@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from ollamactl.core.memory import kernels
 
 if TYPE_CHECKING:
-    from ollamactl.core.memory.compute import Graph
     from ollamactl.core.memory.model import Hyper
+    from ollamactl.core.memory.shape import Graph
 
 
 class Band(NamedTuple):

@@ -12,8 +12,8 @@ from ollamactl.core.memory.graph import Tensor
 if TYPE_CHECKING:
     from ollamactl.core.memory.attention import Projected
     from ollamactl.core.memory.builder import Builder
-    from ollamactl.core.memory.compute import Graph
     from ollamactl.core.memory.model import Block, Hyper, Layer
+    from ollamactl.core.memory.shape import Graph
 
 F = 4  # bytes of an f32
 POSITIONS = 256  # that a reserved graph of an empty cache covers

@@ -11,8 +11,8 @@ from ollamactl.core.memory.graph import Graph as Nodes
 from ollamactl.core.memory.indexer import Indexer
 
 if TYPE_CHECKING:
-    from ollamactl.core.memory.compute import Graph
     from ollamactl.core.memory.model import Block, Hyper, Layer
+    from ollamactl.core.memory.shape import Graph
 
 F = 4  # bytes of an f32
 NEWEST = "newest"

@@ -16,8 +16,8 @@ from ollamactl.core.memory.feed_forward import guests
 from ollamactl.core.memory.graph import ALIGNMENT, HOST_ALIGNMENT, Tensor, in_parts, peak, with_inputs
 
 if TYPE_CHECKING:
-    from ollamactl.core.memory.compute import Graph
     from ollamactl.core.memory.model import Hyper
+    from ollamactl.core.memory.shape import Graph
 
 F = 4  # bytes of an f32
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ollamactl.core.memory import cached, compute, eras, kernels, recurrent
+from ollamactl.core.memory import cached, compute, eras, formula, host_buffer, kernels, recurrent, shape
 from ollamactl.core.memory.bands import HOSTED, Band, band
 from ollamactl.core.memory.builder import Part
-from ollamactl.core.memory.compute import Graph
 from ollamactl.core.memory.graph import OFFLOADED
 from ollamactl.core.memory.layout import HOST, Layout
 from ollamactl.core.memory.model import Hyper
+from ollamactl.core.memory.shape import Graph
 from ollamactl.core.memory.terms import Kind, Term
 
 SEVERAL = 1.0  # upper band of an estimated buffer, as a share, where devices copy from each other
@@ -48,7 +48,7 @@ def computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int, handed: b
         if HOST in layout.layers
         else ()
     )
-    host = compute.host_bytes(hyper, graph, COPIES if pipeline else 1, hosted)
+    host = host_buffer.host_bytes(hyper, graph, COPIES if pipeline else 1, hosted)
     found.append(Term("compute", HOST, host, "modelled", host // 20, host // 20))
     return found
 
@@ -76,11 +76,11 @@ def _estimated(
     hyper: Hyper, graph: Graph, layout: Layout, device: int, full: int, pipeline: bool, spilled: bool
 ) -> int:
     """The same for architectures whose graph is not built: the formula, and what copies and borrowed weights add."""
-    tok = compute.tokens(graph)
+    tok = shape.tokens(graph)
     size = full
     if pipeline:
         size = _share(hyper, graph, layout, device, full)
-        size += 4 * tok * (hyper.embedding + int(compute.mask(hyper, graph))) * (COPIES - 1)
+        size += 4 * tok * (hyper.embedding + int(formula.mask(hyper, graph))) * (COPIES - 1)
         size += 4 * tok * hyper.embedding if device == layout.layers[0] else 0
         if not any(d == device for d in layout.layers[:-1]):  # only the output: a row a slot
             size = 4 * graph.slots * (hyper.vocabulary + 2 * hyper.embedding)
@@ -95,7 +95,7 @@ def _exchanged(hyper: Hyper, graph: Graph, layout: Layout, device: int, copies: 
     Nodes between two blocks may be evaluated on either side where states or several streams are read. Rows as seen in
     dry loads on two and three devices.
     """
-    row, places, token = hyper.family, layout.layers[:-1], 4 * compute.tokens(graph)
+    row, places, token = hyper.family, layout.layers[:-1], 4 * shape.tokens(graph)
     rows = 11 if row.streams else 6 if _reads_others(hyper, places, device) else 0
     width = 0
     for index, pair in enumerate(pairwise(places)):
@@ -119,7 +119,7 @@ def _share(hyper: Hyper, graph: Graph, layout: Layout, device: int, full: int) -
     """A device that has only the last block computes its feed-forward for the rows that are put out, not for all."""
     if sum(d == device for d in layout.layers[:-1]) != 1 or layout.layers[-2] != device:
         return full
-    return int(4 * compute.tokens(graph) * (compute.inputs(hyper, graph) + compute.attention(hyper, graph)))
+    return int(4 * shape.tokens(graph) * (formula.inputs(hyper, graph) + formula.attention(hyper, graph)))
 
 
 def _borrowed(hyper: Hyper, graph: Graph, layout: Layout) -> int:

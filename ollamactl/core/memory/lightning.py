@@ -11,8 +11,8 @@ from ollamactl.core.memory.recurrent import keep, made, rows
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.builder import Builder
-    from ollamactl.core.memory.compute import Graph
     from ollamactl.core.memory.model import Block, Hyper, Layer
+    from ollamactl.core.memory.shape import Graph
 
 F = 4  # bytes of an f32
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ollamactl.core.memory import eras, kernels, recurrent
 from ollamactl.core.memory.cache import Cells, cells, layer_bytes, output_bytes, state_bytes
-from ollamactl.core.memory.compute import NEWEST, Graph
 from ollamactl.core.memory.devices import computes
 from ollamactl.core.memory.eras import Era
 from ollamactl.core.memory.ggml import quantized
 from ollamactl.core.memory.layout import HOST, Layout, whole
 from ollamactl.core.memory.model import Hyper
 from ollamactl.core.memory.request import Device, Request, flash
+from ollamactl.core.memory.shape import NEWEST, Graph
 from ollamactl.core.memory.terms import Kind, Prediction, Term
 
 

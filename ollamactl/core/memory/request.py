@@ -7,10 +7,10 @@ from typing import Literal
 import msgspec
 
 from ollamactl.core.memory import kernels
-from ollamactl.core.memory.compute import CURRENT
 from ollamactl.core.memory.eras import Era
 from ollamactl.core.memory.ggml import quantized
 from ollamactl.core.memory.model import Hyper
+from ollamactl.core.memory.shape import CURRENT
 
 FlashAttention = Literal["auto", "on", "off"]
 

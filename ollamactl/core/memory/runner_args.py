@@ -8,10 +8,10 @@ from __future__ import annotations
 import msgspec
 
 from ollamactl.core.memory import eras
-from ollamactl.core.memory.compute import CLASSIC, CURRENT, NEWEST
 from ollamactl.core.memory.eras import LLAMA_SERVER, Era
 from ollamactl.core.memory.model import Hyper
 from ollamactl.core.memory.request import Device, FlashAttention, Request
+from ollamactl.core.memory.shape import CLASSIC, CURRENT, NEWEST
 
 GiB = 1 << 30
 MiB = 1 << 20

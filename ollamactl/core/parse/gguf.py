@@ -185,12 +185,6 @@ def read_header(read: Reader, size: int, ends: dict[int, int] | None = None) -> 
     return GgufHeader(version, metadata, records, alignment, -(-cursor.position // alignment) * alignment, size)
 
 
-def missing_bytes(header: GgufHeader) -> int:
-    """Bytes of tensor data that the header promises and the file does not have; 0 for a whole file."""
-    end = max((t.offset + t.nbytes for t in header.tensors), default=0)
-    return max(0, header.data_offset + end - header.size) if header.tensors else 0
-
-
 def _start(cursor: _Cursor) -> tuple[int, int, int]:
     if cursor.size < 24:
         raise GgufError(f"{cursor.size} bytes are too few for a GGUF header")

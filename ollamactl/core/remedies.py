@@ -9,6 +9,7 @@ import shlex
 
 from ollamactl.core.facts import Facts, Service
 
+LISTEN_AGAIN = "sudo kill -TERM 1"  # systemd executes itself anew, like `systemctl daemon-reexec`; services run on
 _UNIT = r"[\w@.:-]+"
 _DROPPED = re.compile(rf"(sudo )?systemctl (daemon-reload|reset-failed {_UNIT})( && |; |$)")
 _STARTS = re.compile(rf"(sudo )?systemctl (restart|start|enable --now|unmask) {_UNIT}")

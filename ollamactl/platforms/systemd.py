@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from ollamactl.core.dropin import Managed
-from ollamactl.core.feeds.service import LISTEN_AGAIN
 from ollamactl.core.parse import quoting
+from ollamactl.core.remedies import LISTEN_AGAIN
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import files, journal
 from ollamactl.platforms import templates

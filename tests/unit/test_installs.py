@@ -137,3 +137,16 @@ def test_a_port_that_a_container_holds_is_given_up_by_its_engine(owner: str, box
     )
     (found,) = run(machine, only=["port_in_use"]).findings
     assert who in found.summary and found.remedy.startswith(fix)
+
+
+def test_whose_a_server_is_only_systemd_can_say_where_it_does_not_answer() -> None:
+    """A process of a unit is not started by hand because systemctl fails."""
+    silent = Missing("failed", "systemctl: Failed to connect to bus: No such file or directory")
+    booted = '{"os":"linux","hostname":"h","init":"systemd"}'
+    answers = {"native:system": booted, "command:systemctl list-unit-files": silent}
+    got = facts(serving(7, "/system.slice/ollama.service"), fields=("install", "units", "servers"), **answers)  # type: ignore[arg-type]
+    assert got.install is None and got.why("install").detail.startswith("systemd does not answer")
+    (finding,) = run(got, only=["systemd_does_not_answer"]).findings
+    assert "process 7" in " ".join(finding.evidence)
+    by_hand = facts(serving(7, "/user.slice/user-0.slice/session-3.scope"), fields=("install",), **answers)  # type: ignore[arg-type]
+    assert by_hand.install and by_hand.install.way == "hand"

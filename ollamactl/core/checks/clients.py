@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Iterator
 
 from ollamactl.core import settings
-from ollamactl.core.checks.base import Finding, check, configured, quote, seconds, times
+from ollamactl.core.checks.base import Finding, check, quote, seconds, times
 from ollamactl.core.checks.timeouts import clusters, shown
 from ollamactl.core.facts import Facts, Start, Stray
 from ollamactl.core.inflight import is_work
@@ -146,93 +145,6 @@ def client_num_ctx_not_sent(signs: Signs, start: Start | None = None) -> Iterato
             fix,
         )
 
-
-@check(weight=40)
-def client_overrides_keep_alive(
-    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None
-) -> Iterator[Finding]:
-    """A client sends its own keep_alive, which beats the server's.
-
-    Why: keep_alive of a request counts until the next one; many integrations send five minutes, or 0.
-    Seen: UNTIL of `ollama ps` beside OLLAMA_KEEP_ALIVE; a model that was unloaded earlier.
-    Do: set it in the client.
-    """
-    config = (start.config if start else None) or {}
-    keep = config.get("OLLAMA_KEEP_ALIVE", "")
-    forever = keep.startswith("2562047h")
-    lines = signs.lines("until_soon")
-    if lines and (forever or signs.has("keep_alive_expected") or _hours(keep) >= 1):
-        yield Finding(
-            "warning",
-            "a client's keep_alive beats the server's: the model goes earlier than set",
-            (*lines, configured(start, "OLLAMA_KEEP_ALIVE")),
-            'set keep_alive in the client: "keep_alive": -1',
-        )
-        return
-    if signs.has("keep_alive_reset"):
-        yield Finding(
-            "warning",
-            "a request without keep_alive, or with its own, sets the model's time anew",
-            signs.lines("keep_alive_reset"),
-            'sudo ollamactl apply --keep-alive -1    # and "keep_alive": -1 in the client',
-        )
-        return
-    gaps = _early_reloads(start) if start and (forever or _hours(keep) >= 1) else []
-    if gaps:
-        yield Finding(
-            "warning",
-            f"the model was unloaded though OLLAMA_KEEP_ALIVE is {'for ever' if forever else keep}: a "
-            "client sends its own",
-            (*gaps[-3:], configured(start, "OLLAMA_KEEP_ALIVE")),
-            'set keep_alive in the client: "keep_alive": -1',
-        )
-        return
-    slow = _alternating(start) if start else 0
-    if slow:
-        yield Finding(
-            "warning",
-            "requests alternate between fast and slow: the model is loaded anew for some of them",
-            tuple(r.text for r in (start.requests if start else ()) if is_work(r.path))[:3],
-            "compare keep_alive and num_ctx in the clients' requests",
-        )
-
-
-def _hours(text: str) -> float:
-    found = re.match(r"(\d+)h", text)
-    return float(found[1]) if found else 0.0
-
-
-def _early_reloads(start: Start) -> list[str]:
-    """Loads of a model that was loaded before with the same options, nothing else between: it was unloaded."""
-    found = []
-    for before, after in zip(start.loads, start.loads[1:], strict=False):
-        same = (before.model, before.context, before.slots, before.gpu_layers) == (
-            after.model,
-            after.context,
-            after.slots,
-            after.gpu_layers,
-        )
-        if (
-            same
-            and before.outcome == after.outcome == "loaded"
-            and before.at
-            and after.at
-            and after.at - before.at > 60
-        ):
-            found.append(after.text)
-    return found
-
-
-def _alternating(start: Start) -> int:
-    """How often durations of one path jump by more than six times and back, where no load was printed."""
-    if start.loads:
-        return 0
-    rows = [r.seconds for r in start.recent if r.path in ("/api/chat", "/api/generate") and r.status == 200]
-    if len(rows) < 4:
-        return 0
-    low = sorted(rows)[len(rows) // 4]
-    slow = [r > 6 * low and r > 20 for r in rows]
-    return sum(a != b for a, b in itertools.pairwise(slow)) if sum(slow) >= 2 and not all(slow) else 0
 
 
 @check(weight=12)

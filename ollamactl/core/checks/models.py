@@ -61,6 +61,13 @@ def model_reload_every_request(signs: Signs, facts: Facts, start: Start | None =
             tuple(x.text for x in worst[-3:]),
             f"sudo ollamactl apply --context-length {max(x.context or 4096 for x in worst)}",
         )
+    elif (start and (start.config or {}).get("OLLAMA_KEEP_ALIVE") in ("0s", "0")) and len(loads) > 1:
+        yield Finding(
+            "warning",
+            f"OLLAMA_KEEP_ALIVE=0 unloads the model after each reply: it was loaded {times(len(loads), 'time')}",
+            (configured(start, "OLLAMA_KEEP_ALIVE"), *(x.text for x in loads[-2:])),
+            "sudo ollamactl apply --keep-alive 5m",
+        )
     elif signs.count("expired_to_make_room") >= 2 and len({x.model for x in loads}) <= 1:
         yield Finding(
             "warning",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ollamactl.core import remedies
 from ollamactl.core.checks.base import Finding, check, in_force
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import EnvFile, Facts, Service
@@ -37,7 +38,24 @@ STEPS: dict[str, tuple[int, str, tuple[str, ...]]] = {
 }  # fmt: skip
 LISTS = {*STEPS["NAMESPACE"][2], "SupplementaryGroups", "LoadCredential", "SetCredential"}
 _BY_STATUS = {f"{status}/{name}": name for name, (status, *_) in STEPS.items()}
+SILENT = "systemd does not answer"  # how the reason begins why units are not known
 REFUSED = ("bad-setting", "error")
+
+
+@check(weight=98)
+def systemd_does_not_answer(facts: Facts) -> Iterator[Finding]:
+    """systemd runs and can't be asked, so that nothing about the service is known.
+
+    Why: its sockets are gone (somebody emptied /run, or the bus died); services run on, but none can be restarted.
+    Seen: systemctl's own refusal.
+    Do: make systemd listen again, or boot.
+    """
+    untold = facts.why("units")
+    if facts.units is None and untold.kind == "failed" and untold.detail.startswith(SILENT):
+        servers = tuple(f"process {s.pid}: {' '.join(s.argv)} ({s.cgroup})" for s in facts.servers or ())
+        said = "systemd does not answer: settings, state and log of the service are not known"
+        fix = f"{remedies.LISTEN_AGAIN}    # systemd executes itself anew and listens again; services run on"
+        yield Finding("warning", said, (f"systemctl: {untold.detail}", *servers), fix)
 
 
 @check(weight=94, explains=(*LOOP, "need_daemon_reload", "service_not_started_at_boot", "config_newer_than_process"))

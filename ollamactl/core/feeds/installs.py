@@ -79,12 +79,18 @@ def installs(c: Collector) -> tuple[Install, ...]:
     known = {i.pid for i in found if i.pid} | {b.pid for b in boxes if b.pid}
     names = {i.name for i in found} | {b.id for b in boxes}
     inside = c.get("system")
+    untold = c.missing.get("units")
+    silent = untold is not None and untold.kind not in ("absent", "unsupported")
     for server in servers:
         where = home(server.cgroup)
         if server.pid in known or where.name in names or server.ppid in known:
             continue
+        if silent and where.owner == "unit":
+            continue  # whose it is, only systemd can say
         found.append(_of_server(server, where, inside.init if inside else ""))
-    if not found and c.missing.get("units") and c.missing.get("containers") and c.missing.get("servers"):
+    if not found and untold is not None and servers:  # all of them are some unit's
+        raise Unknown(untold)
+    if not found and untold is not None and c.missing.get("containers") and c.missing.get("servers"):
         raise Unknown(c.missing["servers"])
     return tuple(found)
 

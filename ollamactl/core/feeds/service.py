@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from ollamactl.core import environment
+from ollamactl.core import environment, remedies
 from ollamactl.core.facts import (
     Complaint,
     Effective,
@@ -27,8 +27,6 @@ from ollamactl.core.parse import (
     unitfile,
 )
 from ollamactl.core.source import Missing, command, file, listing, native, stat
-
-LISTEN_AGAIN = "sudo kill -TERM 1"  # systemd executes itself anew, like `systemctl daemon-reexec`; services run on
 
 
 def is_server(argv: Iterable[str]) -> bool:
@@ -73,7 +71,8 @@ def _silent(missing: Missing) -> Missing:
     _, found, why = missing.detail.partition("Failed to connect to bus: ")
     if not found:
         return missing
-    return Missing("failed", f"systemd does not answer: {why.strip()}", f"{LISTEN_AGAIN} makes it listen again")
+    hint = f"{remedies.LISTEN_AGAIN} makes it listen again"
+    return Missing("failed", f"systemd does not answer: {why.strip()}", hint)
 
 
 def _needs_systemd(c: Collector) -> None:

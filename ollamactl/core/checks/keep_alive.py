@@ -1,0 +1,130 @@
+"""How long a model stays loaded, and clients that have their own mind about it."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+
+from ollamactl.core.checks.base import Finding, check, configured
+from ollamactl.core.facts import Facts, Start
+from ollamactl.core.inflight import is_work
+from ollamactl.core.needs import NO_SIGNS, Signs
+from ollamactl.core.parse.slog import seconds_of
+
+# lines after which a load follows that no client's keep_alive has brought about
+DIED = (
+    "runner_killed", "runner_gone", "runner_terminated", "runner_dropped", "runner_trace", "fatal_error", "eviction",
+    "expired_to_make_room",
+)  # fmt: skip
+
+
+@check(weight=40)
+def client_overrides_keep_alive(
+    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None
+) -> Iterator[Finding]:
+    """A client sends its own keep_alive, which beats the server's.
+
+    Why: keep_alive of a request counts until the next one; many integrations send five minutes, or 0.
+    Seen: UNTIL of `ollama ps` beside OLLAMA_KEEP_ALIVE; a model that was unloaded earlier.
+    Do: set it in the client.
+    """
+    config = (start.config if start else None) or {}
+    keep = config.get("OLLAMA_KEEP_ALIVE", "")
+    forever = keep.startswith("2562047h")
+    lines = signs.lines("until_soon")
+    if lines and (forever or signs.has("keep_alive_expected") or _hours(keep) >= 1):
+        yield Finding(
+            "warning",
+            "a client's keep_alive beats the server's: the model goes earlier than set",
+            (*lines, configured(start, "OLLAMA_KEEP_ALIVE")),
+            'set keep_alive in the client: "keep_alive": -1',
+        )
+        return
+    if signs.has("keep_alive_reset"):
+        yield Finding(
+            "warning",
+            "a request without keep_alive, or with its own, sets the model's time anew",
+            signs.lines("keep_alive_reset"),
+            'sudo ollamactl apply --keep-alive -1    # and "keep_alive": -1 in the client',
+        )
+        return
+    long = forever or _hours(keep) >= 1
+    gaps = _early_reloads(start) or (forever and _unloaded_at_once(start, signs)) if start and long else []
+    soon = _expires(facts) if forever else []
+    if soon and not gaps:
+        yield Finding(
+            "warning",
+            "a client's keep_alive beats the server's, which is for ever: the model goes earlier",
+            (*soon, configured(start, "OLLAMA_KEEP_ALIVE")),
+            'set keep_alive in the client: "keep_alive": -1',
+        )
+    if gaps:
+        yield Finding(
+            "warning",
+            f"the model was unloaded though OLLAMA_KEEP_ALIVE is {'for ever' if forever else keep}: a "
+            "client sends its own",
+            (*gaps[-3:], configured(start, "OLLAMA_KEEP_ALIVE")),
+            'set keep_alive in the client: "keep_alive": -1',
+        )
+        return
+    slow = _alternating(start) if start else 0
+    if slow:
+        yield Finding(
+            "warning",
+            "requests alternate between fast and slow: the model is loaded anew for some of them",
+            tuple(r.text for r in (start.requests if start else ()) if is_work(r.path))[:3],
+            "compare keep_alive and num_ctx in the clients' requests",
+        )
+
+
+def _hours(text: str) -> float:
+    found = re.match(r"(\d+)h", text)
+    return float(found[1]) if found else 0.0
+
+
+def _early_reloads(start: Start, least: float = 60.0) -> list[str]:
+    """Loads of a model that was loaded before with the same options, nothing else between: it was unloaded."""
+    found = []
+    for before, after in zip(start.loads, start.loads[1:], strict=False):
+        same = (before.model, before.context, before.slots, before.gpu_layers) == (
+            after.model,
+            after.context,
+            after.slots,
+            after.gpu_layers,
+        )
+        loaded = same and before.outcome == after.outcome == "loaded"
+        if loaded and before.at and after.at and after.at - before.at > least:
+            found.append(after.text)
+    return found
+
+
+def _unloaded_at_once(start: Start, signs: Signs) -> list[str]:
+    """The same within seconds, where it happened twice and no runner died."""
+    died = signs.has(*DIED)
+    found = [] if died else _early_reloads(start, least=0.0)
+    return found if len(found) >= 2 else []
+
+
+def _expires(facts: Facts) -> list[str]:
+    """Loaded models that go within a day."""
+    if facts.taken is None:
+        return []
+    found = []
+    for model in facts.loaded or ():
+        at = seconds_of(model.expires)
+        if at is not None and facts.taken < at < facts.taken + 86400:
+            found.append(f"/api/ps: {model.name} expires at {model.expires}")
+    return found
+
+
+def _alternating(start: Start) -> int:
+    """How often durations of one path jump by more than six times and back, where no load was printed."""
+    if start.loads:
+        return 0
+    rows = [r.seconds for r in start.recent if r.path in ("/api/chat", "/api/generate") and r.status == 200]
+    if len(rows) < 4:
+        return 0
+    low = sorted(rows)[len(rows) // 4]
+    slow = [r > 6 * low and r > 20 for r in rows]
+    return sum(a != b for a, b in itertools.pairwise(slow)) if sum(slow) >= 2 and not all(slow) else 0

@@ -51,11 +51,14 @@ class Held(NamedTuple):
 
 
 class Fitted(NamedTuple):
-    """What the engine's fit decided. `gpu_layers` -1: everything on the devices, nothing changed."""
+    """What the engine's fit decided. `gpu_layers` -1: everything on the devices, nothing changed.
+
+    `named`: blocks that it names a part of to lie elsewhere, -1 - block where that are experts only.
+    """
 
     status: int  # 0 fits after the change, 1 no way to fit, 2 error
     gpu_layers: int
-    overrides: int
+    named: tuple[int, ...]
     split: tuple[int, ...]
 
 
@@ -77,7 +80,7 @@ class _Result(ctypes.Structure):
     _fields_ = [
         ("status", ctypes.c_int32), ("n_layers", ctypes.c_int32), ("fit_status", ctypes.c_int32),
         ("n_gpu_layers", ctypes.c_int32), ("n_overrides", ctypes.c_int32), ("split", ctypes.c_float * 4),
-        ("devices", _Device * 5),
+        ("named", ctypes.c_int32 * 512), ("devices", _Device * 5),
     ]  # fmt: skip
 
 
@@ -183,7 +186,8 @@ class Engine:
         free = (ctypes.c_int64 * DEVICES)(*margins)
         self._bare.fit(ctypes.byref(_request(load)), free, ctypes.byref(result))
         split = tuple(int(x) for x in result.split[: load.devices])
-        return Fitted(result.fit_status, result.n_gpu_layers, result.n_overrides, split)
+        named = tuple(result.named[: result.n_overrides])
+        return Fitted(result.fit_status, result.n_gpu_layers, named, split)
 
 
 def _request(load: Load) -> _Request:

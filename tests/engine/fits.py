@@ -134,16 +134,18 @@ def decisions(made: Iterable[Case]) -> Iterator[Decision]:
         yield Decision(case, _left(case, *answer), fit(case.hyper, case.request, case.devices, target=case.margin))
 
 
-def _left(case: Case, status: int, gpu_layers: int, overrides: int, split: list[int]) -> int:
-    """Layers that the engine leaves on the host, or in part elsewhere. It names blocks without experts too, and the
-    output: on one device these are told apart, and lose nothing."""
+def _left(case: Case, status: int, gpu_layers: int, named: list[int], split: list[int]) -> int:
+    """Layers that the engine leaves on the host, or in part elsewhere. It names blocks without such a part too, and
+    the output: these lose nothing."""
     if gpu_layers < 0:
         return 0
-    layers = case.hyper.blocks + 1
-    if overrides and len(split) == 1:
-        named = range(layers - overrides, layers)
-        return layers - gpu_layers + sum(bool(case.hyper.weights.experts[i]) for i in named if i < layers - 1)
-    return layers - gpu_layers + overrides
+    hyper = case.hyper
+    apart = [_has(hyper, -1 - i, "_exps") if i < 0 else _has(hyper, i, "ffn_") for i in named]
+    return hyper.blocks + 1 - gpu_layers + sum(apart)
+
+
+def _has(hyper: Hyper, block: int, part: str) -> bool:
+    return block < hyper.blocks and any(part in name for name in hyper.block_tensors[block].sizes)
 
 
 def show(found: list[Decision]) -> None:

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <vector>
@@ -46,6 +47,7 @@ struct measure_result {
     int32_t        n_gpu_layers;  // what the fit decided; -1 = all, no change needed
     int32_t        n_overrides;   // tensor overrides that the fit set (parts of layers left on the host)
     float          split[4];      // layers a device, when the fit decided
+    int32_t        named[512];    // blocks of these overrides; below 0, -1 - block, where only experts are named
     measure_device devices[5];    // the devices in order, the host after them
 };
 
@@ -136,8 +138,10 @@ void fit(const measure_request * request, const int64_t * free, measure_result *
         GGML_LOG_LEVEL_ERROR);
     result->n_gpu_layers = mparams.n_gpu_layers;
     result->n_overrides  = 0;
-    while (overrides[result->n_overrides].pattern) {
-        result->n_overrides++;
+    while (overrides[result->n_overrides].pattern && result->n_overrides < 512) {
+        const char * pattern = overrides[result->n_overrides].pattern;
+        const int    block   = atoi(pattern + strlen("blk\\."));
+        result->named[result->n_overrides++] = strstr(pattern, "exps") ? -1 - block : block;
     }
     for (int i = 0; i < 4; i++) {
         result->split[i] = split[i];

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ollamactl.core.memory import kernels
+from ollamactl.core.memory import blockwise, kernels
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.model import Hyper
@@ -27,7 +27,7 @@ class Band(NamedTuple):
 
 UNKNOWN = Band(0.82, 1.9)
 BUILT = Band(0.0005, 0.0005)
-HOSTED = Band(0.3, 0.4)  # recurrent blocks in host memory: what runs there depends on the tokens a sequence
+HOSTED = Band(0.32, 0.25)  # recurrent blocks in host memory: what runs there depends on the tokens a sequence
 PARTED = Band(0.05, 0.08)  # flash attention of some layers on the device, of others on the host
 CHOSEN = Band(0.02, 0.2)  # sparse attention by blocks
 FORMULA = Band(0.17, 0.25)
@@ -39,7 +39,7 @@ def band(hyper: Hyper, graph: Graph, *, built: bool) -> Band:
         return UNKNOWN
     if not built:
         return FORMULA
-    if hyper.family.indexer == "keys-values":
+    if blockwise.applies(hyper, graph):
         return CHOSEN
     if graph.attend_on_host and any(kernels.has_kernel(hyper, layer) for layer, _ in hyper.groups if layer.k):
         return PARTED

@@ -26,7 +26,7 @@ def computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int, handed: b
         return [_modelled(HOST, buffers.device, limits, hyper)]
     spilled = layout.spilled > 0
     pipeline = devices > 1 and layout.whole
-    if spilled and hyper.family.recurrent:
+    if spilled and hyper.family.recurrent not in ("", "delta", "kda"):
         limits = HOSTED
     found = []
     for device in range(devices):

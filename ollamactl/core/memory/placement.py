@@ -61,7 +61,8 @@ def layout(hyper: Hyper, slices: Slices) -> Layout:
         first = len(places) + one.whole
         for index in range(first, min(first + one.partial, hyper.blocks)):
             if index == first and one.fraction != "experts":
-                overflow.append(Overflow(index, one.to, _elsewhere(hyper, index, one.fraction)))
+                if size := _elsewhere(hyper, index, one.fraction):
+                    overflow.append(Overflow(index, one.to, size))
             elif hyper.weights.experts[index]:
                 hosted.add(index)
         places += [device] * one.layers

@@ -9,13 +9,13 @@ from ollamactl.core.memory.ggml import quantized
 from ollamactl.core.memory.graph import OFFLOADED, Tensor
 from ollamactl.core.memory.graph import Graph as Nodes
 from ollamactl.core.memory.indexer import Indexer
+from ollamactl.core.memory.shape import NEWEST
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.model import Block, Hyper, Layer
     from ollamactl.core.memory.shape import Graph
 
 F = 4  # bytes of an f32
-NEWEST = "newest"
 
 
 class Part(NamedTuple):

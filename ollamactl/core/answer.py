@@ -96,6 +96,8 @@ def _close(rows: tuple[Row, ...], now: Cell, asked: Asked) -> Cell:
 
 def _notes(model: Model, settings: Settings, budget: Budget, close: Cell, asked: Asked) -> Iterable[str]:
     yield from close.full.notes
+    if model.lacking:
+        yield f"{model.name} lacks {gib(model.lacking)} of its tensors: no engine loads it; pull or download it again"
     if model.num_ctx and asked.contexts:
         yield (f"{model.name} has num_ctx {model.num_ctx} in its Modelfile, which goes before OLLAMA_CONTEXT_LENGTH: "
                "another context needs a request's or a Modelfile's own num_ctx")  # fmt: skip

@@ -36,6 +36,7 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     num_batch: int | None = None
     num_gpu: int | None = None
     digest: str = ""
+    lacking: int = 0  # bytes of tensors that its header promises and its files do not have
 
     @property
     def vision(self) -> bool:

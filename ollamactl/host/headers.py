@@ -15,6 +15,14 @@ from ollamactl.core.parse.gguf import GgufHeader, read_header
 from ollamactl.errors import Exit, Failure
 from ollamactl.host.vocabularies import Ends
 
+# llama.cpp's names of general.file_type (llama.h, llama_ftype).
+FILE_TYPES = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M",
+    13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS",
+    21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S",
+    29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4",
+}  # fmt: skip
+
 EndsOf = Callable[[os.stat_result], Ends]  # where the vocabularies of a file end, as far as that is known
 SPLIT = re.compile(r"(.+)-(\d{5})-of-(\d{5})\.gguf$")
 MOST_BLOCKS = 512  # LLAMA_MAX_LAYERS
@@ -83,6 +91,14 @@ def sane(head: GgufHeader, name: str) -> None:
             worst = max((n for n in each if isinstance(n, int)), key=abs)
             text = f"{key} of {name} is {worst}, no engine takes more than {limit}"
             raise Failure(text, hint=_AGAIN, id="gguf_unreadable")
+
+
+def lacking(head: GgufHeader, files: int) -> int:
+    """Bytes of tensors that the header of so many files promises and they do not have."""
+    if files > 1:
+        return max(0, sum(t.nbytes for t in head.tensors) - head.size)
+    end = max((t.offset + t.nbytes for t in head.tensors), default=0)
+    return max(0, head.data_offset + end - head.size)
 
 
 def planned(head: GgufHeader, hyper: Hyper, name: str) -> None:

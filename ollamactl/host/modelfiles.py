@@ -149,6 +149,11 @@ def _of_manifest(model: str, folder: str, data: bytes) -> Found:
     if not weights:
         text = f"{model} holds no GGUF weights (its manifest names none)"
         raise Failure(text, hint="a remote or safetensors model can't be planned", id="no_weights")
+    projectors = blobs("projector")
+    for path in (*weights, *projectors):
+        if _gone(path):
+            text = f"{model} is not whole: {path} is missing"
+            raise Failure(text, hint=f"ollama pull {model}", code=Exit.UNSEEN, id="model_incomplete")
     params: dict[str, object] = {}
     for path in blobs("params"):
         try:
@@ -157,9 +162,19 @@ def _of_manifest(model: str, folder: str, data: bytes) -> Found:
             continue  # Ollama itself will say so at the load; for the plan its defaults count
     digest = next(x.digest for x in layers if x.mediaType == "application/vnd.ollama.image.model")
     return Found(
-        name=_full(model), parts=tuple(weights), projectors=tuple(blobs("projector")), params=params, digest=digest,
+        name=_full(model), parts=tuple(weights), projectors=tuple(projectors), params=params, digest=digest,
         folder=folder,
     )  # fmt: skip
+
+
+def _gone(path: str) -> bool:
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pass  # whoever opens it says why
+    return False
 
 
 def _digest(text: str) -> bool:
@@ -244,24 +259,26 @@ def model(found: Found, ends: EndsOf = nowhere) -> Model:
     headers.sane(head, found.name)
     hyper = from_header(head)
     headers.planned(head, hyper, found.name)
-    def number(name: str) -> int | None:
-        value = found.params.get(name)
-        return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
-
-    num_gpu = number("num_gpu")
+    num_gpu = _number(found, "num_gpu")
     return Model(
         name=found.name,
         hyper=hyper,
         path=found.parts[0],
         size=head.size,
         parameters=sum(prod(t.dims) for t in head.tensors),
-        quantization=FILE_TYPES.get(hyper.quantization, ""),
+        quantization=headers.FILE_TYPES.get(hyper.quantization, ""),
         projector=size(found.projectors),
-        num_ctx=number("num_ctx"),
-        num_batch=number("num_batch"),
+        num_ctx=_number(found, "num_ctx"),
+        num_batch=_number(found, "num_batch"),
         num_gpu=num_gpu if num_gpu is None or num_gpu >= 0 else None,
         digest=found.digest,
+        lacking=headers.lacking(head, len(found.parts)),
     )
+
+
+def _number(found: Found, name: str) -> int | None:
+    value = found.params.get(name)
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
 
 
 def smaller_builds(found: Found) -> list[Found]:
@@ -281,12 +298,3 @@ def smaller_builds(found: Found) -> list[Found]:
         if other is not None and 0 < size(other.parts) < own:
             others.append(other)
     return others[:8]
-
-
-# llama.cpp's names of general.file_type (llama.h, llama_ftype).
-FILE_TYPES = {
-    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M",
-    13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS",
-    21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S", 25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S",
-    29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M", 32: "BF16", 36: "TQ1_0", 37: "TQ2_0", 38: "MXFP4",
-}  # fmt: skip

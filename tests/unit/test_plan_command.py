@@ -348,6 +348,27 @@ def test_damaged_and_foreign_manifests(tmp_path: Path) -> None:
         assert failed.value.id == id, text
 
 
+@pytest.mark.parametrize("lost", ["weights", "projector"])
+def test_a_blob_that_is_gone_is_to_be_pulled_again(tmp_path: Path, lost: str) -> None:
+    installed(tmp_path, "registry.ollama.ai/library/m/latest", tiny(), projector=b"clip")
+    found = modelfiles.find("m", (str(tmp_path),))
+    [gone] = found.parts if lost == "weights" else found.projectors
+    os.remove(gone)
+    with pytest.raises(Failure) as failed:
+        modelfiles.find("m", (str(tmp_path),))
+    assert failed.value.id == "model_incomplete" and gone in failed.value.text
+    assert failed.value.hint == "ollama pull m"
+
+
+def test_a_file_that_ends_before_its_tensors_is_planned_and_told(tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf", *qwen3(blocks=2))
+    assert not modelfiles.model(modelfiles.find(str(path), ())).lacking
+    os.truncate(path, path.stat().st_size - 300 * MiB)
+    cut = modelfiles.model(modelfiles.find(str(path), ()))
+    assert cut.lacking == pytest.approx(300 * MiB, abs=64)
+    assert "lacks 300 MiB of its tensors" in " ".join(shown(answered(gpu(), of=cut)).split())
+
+
 def test_a_modelfile_s_values_reach_the_model(tmp_path: Path) -> None:
     params = {"num_ctx": 8192, "num_gpu": 0, "temperature": 0.5, "stop": ["x"]}
     installed(tmp_path, "registry.ollama.ai/library/m/latest", tiny(), params=params, projector=b"x" * 1000)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ollamactl.core.memory.families import Family, family
+from ollamactl.core.memory.families import family
+from ollamactl.core.memory.family import Family
 from ollamactl.core.memory.weights import Weights, device_bytes, weigh
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from math import prod
 import msgspec
 
 from ollamactl.core.facts import Facts
-from ollamactl.core.memory.model import from_header
+from ollamactl.core.memory.reading import from_header
 from ollamactl.core.sizing import Model
 from ollamactl.errors import Exit, Failure
 from ollamactl.host import headers

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ollamactl.core.memory import shape
 from ollamactl.core.memory.ggml import TYPES
-from ollamactl.core.memory.model import Hyper, from_header
+from ollamactl.core.memory.model import Hyper
+from ollamactl.core.memory.reading import from_header
 from ollamactl.core.memory.request import Device, Request
 from ollamactl.core.parse.gguf import read_header
 from tests.engine.engine import Load, build_number

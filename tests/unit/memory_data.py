@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ollamactl.core.memory.ggml import TYPES
-from ollamactl.core.memory.model import Hyper, from_header
+from ollamactl.core.memory.model import Hyper
+from ollamactl.core.memory.reading import from_header
 from ollamactl.core.parse.gguf import GgufHeader, GgufTensor
 
 DATA = Path(__file__).parents[1] / "data" / "memory"

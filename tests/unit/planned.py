@@ -6,7 +6,7 @@ from typing import Any
 
 from ollamactl.core.capacity import Budget, budget
 from ollamactl.core.facts import Compute, Facts, Gpu, GpuProcess, HostMemory, Start, System
-from ollamactl.core.memory.model import from_header
+from ollamactl.core.memory.reading import from_header
 from ollamactl.core.memory.runner_args import Settings
 from ollamactl.core.parse.gguf import read_header
 from ollamactl.core.sizing import Model

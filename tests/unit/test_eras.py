@@ -14,8 +14,9 @@ from ollamactl.core.answer import Asked, answer
 from ollamactl.core.capacity import budget
 from ollamactl.core.memory import eras
 from ollamactl.core.memory.eras import Era
-from ollamactl.core.memory.model import Hyper, from_header
+from ollamactl.core.memory.model import Hyper
 from ollamactl.core.memory.predict import predict
+from ollamactl.core.memory.reading import from_header
 from ollamactl.core.memory.request import Device
 from ollamactl.core.memory.runner_args import Release, RunnerArgs, Settings, runner_args
 from ollamactl.core.memory.terms import Prediction

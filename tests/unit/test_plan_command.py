@@ -21,7 +21,7 @@ from ollamactl.core.answer import Answer, Asked, answer, words, worst_case
 from ollamactl.core.capacity import budget
 from ollamactl.core.facts import Buffer, Compute, Facts, Load, Process, Runner, Service, Start
 from ollamactl.core.loaded import Held
-from ollamactl.core.memory.model import from_header
+from ollamactl.core.memory.reading import from_header
 from ollamactl.core.parse.gguf import read_header
 from ollamactl.core.sizing import Cell, cell
 from ollamactl.errors import Exit, Failure

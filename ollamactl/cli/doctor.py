@@ -26,6 +26,7 @@ from ollamactl.report import envelope, findings
 from ollamactl.report.text import Terminal
 
 IGNORE = Path("/etc/ollamactl/doctor-ignore")  # lines `ID reason`
+USUAL = "ollama.service"  # the installer's: it is judged where several units run Ollama and none is named
 ALL = tuple(f for f in FEEDS if f in Facts.__struct_fields__)
 
 
@@ -128,6 +129,8 @@ def gather(source: str | None, unit: str, model: str = "") -> tuple[Facts, tuple
     facts = collector.facts(ALL, taken=time.time(), origin=opened.origin)
     missing = facts.why("service")
     if facts.service is None and missing.kind == "unasked" and "several" in missing.detail:
+        if any(found.name == USUAL for found in facts.units or ()):
+            return gather(source, USUAL, model)  # the others are told where they are in its way
         raise Failure(missing.detail, hint="name one: --unit NAME", code=Exit.USAGE, id="several_units")
     return facts, model_files(collector, model) if model else ()
 

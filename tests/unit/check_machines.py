@@ -161,8 +161,17 @@ def set_in(layer: str, file: str) -> Facts:
     return host(effective=variable("OLLAMA_NUM_PARALLEL", "1", layer, file, lost))
 
 
+def unit_with(*lines: str, start: Start | None = None, **service: Any) -> Facts:
+    """A running service whose main file holds these lines."""
+    file = unitfile.parse(UNIT, "[Service]\n" + "".join(f"{line}\n" for line in lines), "main")
+    own = Service(id="ollama.service", load_state="loaded", active_state="active", main_pid=900, **service)
+    home = Variable(name="HOME", value="/usr/share/ollama", origin=Origin(layer="service"))
+    return host(service=own, unit_files=(file,), effective=Effective(variables={"HOME": home}), start=start)
+
+
 FIRES: dict[str, Machine] = {
     "bind_refused": journal("Error: listen tcp 10.1.1.1:11434: bind: cannot assign requested address", unit="ollama[900]"),
+    "cpu_quota_low": unit_with("CPUQuota=5%"),
     "command_sets_own_value": set_in("wrapper", UNIT),
     "config_newer_than_process": environment("3", "2"),
     "dropin_drops_earlier_environment": unit_file() + drop_in("Environment=OLLAMA_NUM_PARALLEL=2", name="10-a.conf")
@@ -174,6 +183,8 @@ FIRES: dict[str, Machine] = {
     "invalid_option_flood": options(3),
     "library_missing": on_cpu().load(2048, ok=False).raw("/usr/local/lib/ollama/llama-server: error while loading shared libraries: libgomp.so.1: cannot open shared object file: No such file or directory").text(),
     "llama_arg_without_effect": served().load(4096, 1).raw(OVERRIDDEN.format(name="N_PARALLEL", option="parallel")).text(),
+    "log_not_kept": unit_with("LogLevelMax=warning"),
+    "sandbox_makes_models_read_only": unit_with("ProtectSystem=strict", protect_system="strict"),
     "log_lines_suppressed": suppressed("ollama.service"),
     "loads_given_up": served().load(4096, 1, ok=False).load(4096, 1, ok=False).load(4096, 1, ok=False).load(4096, 1).text(),
     "max_queue_zero": served(OLLAMA_MAX_QUEUE="0").text(),
@@ -212,6 +223,7 @@ MISSES: dict[str, Machine] = {
     "client_num_ctx_not_sent": served().text() + 'POST /api/chat {"options": {"num_ctx": 32768}}\n',
     "client_server_version_mismatch": "$ ollama --version\nollama version is 0.6.5\n" + served("0.6.5").text(),
     "client_side_variable_in_service": "export OLLAMA_NOHISTORY=1\n",
+    "cpu_quota_low": unit_with("CPUQuota=5%", "CPUQuota=400%"),
     "command_sets_own_value": set_in("environment", f"{UNIT}.d/zz.conf"),
     "config_newer_than_process": environment("2", "2"),
     "daemon_reload_breaks_gpu_containers": "# systemctl daemon-reload\n# docker exec gpu nvidia-smi\n" + smi(),
@@ -239,6 +251,8 @@ MISSES: dict[str, Machine] = {
     "launchctl_wrong_domain": "launchctl setenv OLLAMA_HOST 0.0.0.0\n",
     "ld_preload_in_unit": drop_in("Environment=LD_LIBRARY_PATH=/opt/vgpu", name="vgpu.conf"),
     "llama_arg_without_effect": served().load(4096, 1).raw(OVERRIDDEN.format(name="HOST", option="host")).text(),
+    "log_not_kept": unit_with("LogLevelMax=info"),
+    "sandbox_makes_models_read_only": unit_with("ProtectSystem=strict", "ReadWritePaths=/usr/share/ollama", protect_system="strict"),
     "log_lines_suppressed": suppressed("cron.service"),
     "loads_given_up": served().load(4096, 1).load(4096, 1).load(4096, 1).load(4096, 1).text(),
     "malformed_env_assignment": drop_in('Environment="OLLAMA_TMPDIR=/apprun/tmp"'),

@@ -231,6 +231,7 @@ def models_dir_missing(
         and folder
         and e.fields.get("path", "").startswith(folder)
     ]
+    made = [e for e in signs.of("file_missing") if e.fields.get("call") == "mkdir" and e.text.startswith("Error: ")]
     if folder and state is not None and state.missing is not None and state.missing.kind == "absent":
         yield Finding(
             "error",
@@ -238,12 +239,14 @@ def models_dir_missing(
             (f"stat {folder}: {state.missing}",),
             f"sudo install -d -o ollama -g ollama {folder} && sudo systemctl restart ollama",
         )
-    elif events and signs is not None:
+    elif events or made:
+        wanted = folder or made[-1].fields.get("path", "")
+        cannot = f"{wanted} cannot be made: a folder on the way to it is not there"
         yield Finding(
             "error",
-            f"OLLAMA_MODELS={folder} does not exist",
-            signs.quotes(events),
-            f"sudo install -d -o ollama -g ollama {folder} && sudo systemctl restart ollama",
+            f"OLLAMA_MODELS={folder} does not exist" if events else cannot,
+            signs.quotes(events or made),
+            f"sudo install -d -o ollama -g ollama {wanted} && sudo systemctl restart ollama",
         )
 
 
@@ -258,11 +261,16 @@ def models_in_two_dirs(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
     holding = [p for p, s in (facts.paths or {}).items() if p.endswith("/manifests") and s.missing is None]
     used = facts.effective.value("OLLAMA_MODELS") if facts.effective else None
     own = (used or "/usr/share/ollama/.ollama/models").rstrip("/") + "/manifests"
-    if len(holding) > 1 and facts.service is not None and own in holding:
-        other = next(p for p in holding if p != own).removesuffix("/manifests")
+    others = [p for p in holding if p != own]
+    empty = facts.installed == ()
+    if others and facts.service is not None and (own in holding or empty):
+        other = others[0].removesuffix("/manifests")
+        where = own.removesuffix("/manifests")
         yield Finding(
-            "info",
-            f"models also lie in {other}, where the service does not look",
+            "warning" if empty else "info",
+            f"the service looks for models in {where}, which holds none; they lie in {other}"
+            if empty
+            else f"models also lie in {other}, where the service does not look",
             tuple(f"stat {p}" for p in holding),
             f"sudo cp -rn {other}/. {own.removesuffix('manifests')} && sudo chown -R ollama: "
             f"{own.removesuffix('/manifests')}",

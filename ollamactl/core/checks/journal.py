@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, times
-from ollamactl.core.facts import Log, Service
+from ollamactl.core.checks.base import Finding, check, in_force, times
+from ollamactl.core.facts import Facts, Log, Service
 
 
 @check(weight=58)
@@ -24,4 +24,30 @@ def log_lines_suppressed(log: Log, service: Service | None = None) -> Iterator[F
             f"journald dropped {times(log.suppressed, 'line')} of the service, which came too fast: the log has gaps",
             (f"{log.where}: Suppressed {log.suppressed} messages from {unit}",),
             f"sudo systemctl edit {unit}    # [Service] LogRateLimitIntervalSec=0",
+        )
+
+
+@check(weight=58)
+def log_not_kept(facts: Facts, service: Service) -> Iterator[Finding]:
+    """The unit throws its lines away.
+
+    Why: StandardOutput=null or a LogLevelMax= above info: all of Ollama's lines have priority info, failures too.
+    Seen: the setting; no line of the current start.
+    Do: take it out; without lines most faults can't be seen here.
+    """
+    if facts.start is not None and facts.start.listening:
+        return
+    null = service.standard_output == "null"
+    lines = [
+        f"{file.path}:{one.line}: {one.key}={one.value}"
+        for key in ("StandardOutput", "StandardError", "LogLevelMax")
+        for file, one in in_force(facts.unit_files or (), key)[-1:]
+        if one.value == "null" or (key == "LogLevelMax" and one.value not in ("info", "debug", "6", "7"))
+    ]
+    if service.main_pid and (null or lines):
+        yield Finding(
+            "warning",
+            "the unit throws the server's lines away: most faults can't be seen here",
+            tuple(lines) or ("systemctl show: StandardOutput=null",),
+            f"sudo systemctl edit {service.id}    # [Service] StandardOutput=journal, no LogLevelMax=",
         )

@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, gib, times
-from ollamactl.core.facts import Facts, HostMemory, LoadedModel, LogEvent, Service, Start
-from ollamactl.core.needs import Given, Signs
+from ollamactl.core.facts import Facts, HostMemory, LoadedModel, LogEvent, Start
+from ollamactl.core.needs import Signs
 from ollamactl.core.parse.engine import parse_size
 from ollamactl.core.runners import model_of
 
 OOM = ("alloc_failed", "out_of_memory")
+HARMLESS = re.compile("mlock|pinned memory")  # the engine goes on without
 
 
 @check(
@@ -31,7 +32,7 @@ def load_oom(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator
     Seen: the allocation that failed, with its size and device.
     Do: shorter context, fewer slots, smaller batch, another model unloaded first.
     """
-    events = [e for e in signs.of(*OOM) if "mlock" not in e.text and not _recovered(e, signs, start)]
+    events = [e for e in signs.of(*OOM) if not HARMLESS.search(e.text) and not _recovered(e, signs, start)]
     if not events:
         return
     failed = [x for x in (start.loads if start else ()) if x.outcome == "failed"]
@@ -116,50 +117,6 @@ def oom_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
 def _limit(facts: Facts) -> int:
     service = facts.service
     return service.memory_max if service and service.memory_max else 0
-
-
-@check(
-    weight=76,
-    explains=(
-        "oom_killed",
-        "runner_killed",
-        "runner_crash_on_load",
-        "load_oom",
-        "ram_too_small",
-        "service_restart_loop",
-        "context_multiplied_by_parallel",
-    ),
-)
-def memory_limit_below_need(
-    signs: Signs, facts: Facts, service: Service | None = None, given: tuple[Given, ...] = ()
-) -> Iterator[Finding]:
-    """The unit's or container's memory limit is below what the model needs.
-
-    Why: Ollama compares with the host's memory, never with MemoryMax=; the kernel then kills within the limit.
-    Seen: MemoryMax= (or mem_limit) beside the kill or the refusal.
-    Do: raise the limit, or shrink context × slots first.
-    """
-    limit = ""
-    for file in facts.unit_files or ():
-        for one in file.assignments:
-            if one.key in ("MemoryMax", "MemoryHigh", "MemoryLimit") and one.value not in ("infinity", ""):
-                limit = f"{file.path}:{one.line}: {one.key}={one.value}"
-    if not limit and service is not None and service.memory_max:
-        limit = f"systemctl show: MemoryMax={gib(service.memory_max)}"
-    if not limit and signs.has("memory_limit"):
-        limit = signs.lines("memory_limit")[-1]
-    memcg = signs.matching("constraint_memcg", "memory cgroup out of memory")
-    killed = signs.of("runner_killed", "unit:oom_killed", "kernel:oom_killed") + signs.matching(
-        "oom-kill", kinds=("unit:failed",)
-    )
-    need = signs.of("ram_too_small") + signs.of(*OOM)
-    if memcg or (limit and (killed or need)):
-        yield Finding(
-            "error",
-            "a memory limit of the unit or container is below what the model needs",
-            (limit, *signs.quotes([*memcg[-1:], *killed[-2:], *need[-2:]])),
-            "sudo systemctl set-property ollama.service MemoryMax=infinity && sudo systemctl restart ollama",
-        )
 
 
 @check(weight=64, explains=("runner_crash_on_load", "load_oom"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.checks.base import Finding, check, times
 from ollamactl.core.facts import Facts, Service, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -89,6 +89,13 @@ def service_not_started_at_boot(signs: Signs = NO_SIGNS, service: Service | None
             signs.lines("unit_disabled", "unit_inactive"),
             "sudo systemctl enable --now ollama",
         )
+    elif service is not None and service.active_state == "active" and service.unit_file_state == "disabled":
+        yield Finding(
+            "info",
+            f"{service.id} runs and is not enabled: it will not be there after the next boot",
+            ("systemctl show: ActiveState=active UnitFileState=disabled",),
+            f"sudo systemctl enable {service.id}",
+        )
     elif service is not None and service.active_state == "inactive" and service.load_state != "masked":
         enabled = service.unit_file_state.startswith(("enabled", "static", "generated"))
         if service.result in ("", "success"):
@@ -122,6 +129,14 @@ def service_restart_loop(
     if service is not None and service.n_restarts and flapping:
         counter = max(counter, service.n_restarts)
     failed = service is not None and service.active_state == "failed"
+    if service is not None and service.n_restarts and serves and not (flapping or failed or limit):
+        yield Finding(
+            "info",
+            f"the server died and systemd started it again, {times(service.n_restarts, 'time')}; now it serves",
+            (f"systemctl show: NRestarts={service.n_restarts}",),
+            f"journalctl -u {service.id} -b --no-pager | grep -B5 'Main process exited'",
+        )
+        return
     exited = signs.has("unit:main_exited", "unit:failed", "unit:watchdog", "unit:timeout") and not serves
     if not (limit or flapping or failed or respawns or (counter and not serves) or exited):
         return

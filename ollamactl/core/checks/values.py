@@ -121,7 +121,12 @@ def invalid_value(
         yield Finding("warning", said, signs.quotes([event]), fix)
     for one in given:
         setting = settings.lookup(one.name)
-        if setting is None or one.name in told or setting.kind in ("bool", "text", "path", "items", "origins"):
+        if setting is None or one.name in told or setting.kind in ("bool", "text", "items", "origins"):
+            continue
+        if setting.kind == "path":
+            if one.scope == "service" and re.match(r"[~$]|\.{1,2}/|\w[\w.-]*/", one.value.strip("\"' ")):
+                said = f"{one.name}={one.value} is no absolute path: it is taken as it stands, no shell expands it"
+                yield Finding("warning", said, (one.place,), f"sudo ollamactl apply --set {one.name}=/ABSOLUTE/PATH")
             continue
         problem = setting.read(one.value).problem if one.value else ""
         if problem:

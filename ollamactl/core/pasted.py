@@ -45,7 +45,8 @@ def _is_binary(head: bytes) -> bool:
 
 def _with_log(facts: Facts, chunks: Iterable[bytes], where: str) -> Facts | None:
     parsed = log.parse_log(chunks, where=where)
-    start = _own(parsed.starts[-1]) if parsed.starts else None
+    said = next((one for one in reversed(parsed.starts) if _says(one)), None)  # systemd's own words begin none
+    start = _own(said) if said is not None else None
     says = start is not None and _says(start)
     told = facts.told
     has = (

@@ -58,6 +58,12 @@ EDITED = (
     "### Anything between here and the comment below will become the contents of the drop-in file\n\n{}\n\n"
     "### Edits below this comment will be discarded\n"
 )
+KV_HEAVY = (  # a load of which only its end was pasted
+    Log("0.17.4").say("offloaded 34/49 layers to GPU", source="ggml.go:494").say("model weights", source="device.go:240", device="CUDA0", size="11.9 GiB").text()
+    + 'time=2026-05-04T10:00:08.000Z level=INFO source=device.go:251 msg="kv cache" device=CUDA0 size="{}"\n'
+    + 'time=2026-05-04T10:00:08.000Z level=INFO source=device.go:256 msg="kv cache" device=CPU size="{}"\n'
+    + Log("0.17.4").say("llama runner started in 7.10 seconds", source="server.go:1388").text()
+)
 
 ROWS: dict[str, tuple[str, str, str]] = {
     "amd of 0.1.29": ("gpu_not_supported_by_backend",
@@ -160,6 +166,26 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "what was typed in systemctl edit": ("dropin_missing_section_header", EDITED.format('Environment="OLLAMA_MODELS=/srv/m"'), EDITED.format('[Service]\nEnvironment="OLLAMA_MODELS=/srv/m"')),
     "only the extension's model goes": ("client_overrides_keep_alive", "OLLAMA_KEEP_ALIVE=60 is set. With the CLI UNTIL is right, but with the browser extension UNTIL is still 5 minutes.\n", "OLLAMA_KEEP_ALIVE=60m is set. With the browser extension UNTIL is 59 minutes.\n"),
     "a client's own time": ("client_overrides_keep_alive", "Its keep_alive of 30 seconds overrides our default of a day, so the model is unloaded and loaded all the time.\n", "Its keep_alive of 30 seconds is as long as our default.\n"),
+    "a cache without a context told": ("kv_cache_exceeds_vram", KV_HEAVY.format("9.0 GiB", "3.7 GiB"), KV_HEAVY.format("1.0 GiB", "0.7 GiB")),
+    "a cause above systemd's cut lines": ("protecthome_blocks_models_dir", "[Service]\nUser=me\nProtectHome=yes\n\nError: mkdir /home/me: permission denied\n: Main process exited, code=exited, status=1/FAILURE\n: ollama.service: Failed with result 'exit-code'.\n",
+                                          "[Service]\nUser=me\nProtectHome=no\n\nError: mkdir /home/me: permission denied\n: Main process exited, code=exited, status=1/FAILURE\n"),
+    "the root of a new disk": ("models_dir_no_access", "The models folder is on a new drive whose root directory permissions are incorrect, so the service fails.\n", "The models folder is on a new drive, and the service works.\n"),
+    "a container that a restart cures": ("container_lost_gpu_cgroup", "Two days ago it used both cards.  Today it did the generation on a CPU instead of GPU.\nThe solution was to **restart** the docker container.\n", "It did the generation on a CPU instead of GPU.\nThe solution was to pay for another GPU.\n"),
+    "a GPU that compose loses with time": ("container_lost_gpu_cgroup", "services:\n  ollama:\n    image: ollama/ollama:latest\n    container_name: ollama\n\nAfter some 12 hours Ollama will stop using the GPU.\n", "After some 12 hours Ollama answers as before, it did not stop.\n"),
+    "brew and setenv": ("brew_plist_rewritten", "launchctl setenv doesn't work for me (homebrew service), the variable is not read.\n", "The homebrew service works for me.\n"),
+    "setenv of another session": ("launchctl_wrong_domain", "launchctl setenv OLLAMA_HOST 0.0.0.0 has to be run on the desktop, not in a ssh session\n", "launchctl setenv OLLAMA_HOST 0.0.0.0 was run on the desktop\n"),
+    "a profile that the app does not read": ("env_set_in_shell_not_service", "OLLAMA_MODELS is in our .zshrc, which isn't read when the app starts.\n", "OLLAMA_MODELS is in our .zshrc, all as intended.\n"),
+    "pages of a browser": ("vram_used_by_other_process", "When I opened several web pages, which took up VRAM, a part of the model went to the CPU.\n", "When I opened several web pages, nothing changed.\n"),
+    "released after five minutes": ("keep_alive_does_not_pin", "Without interaction for about 5 minutes the graphics memory is released.\nOLLAMA_KEEP_ALIVE=-1 is in the unit.\n", "OLLAMA_KEEP_ALIVE=-1 is in the unit, and the model stays.\n"),
+    "a request that restarts the model": ("model_reload_every_request", "Only one client triggers the model to restart, the others use the one that is loaded.\n", "Only one client uses the model.\n"),
+    "two windows of one model": ("model_reload_every_request", "The model with a context of 20k is unloaded and the one with 8k is loaded, for each application.\n", "The model with a context of 20k serves all applications.\n"),
+    "an engine that is not on the path": ("package_without_gpu_libs", 'Error: error starting the external llama server: exec: "ollama_llama_server": executable file not found in $PATH\n', 'Error: error starting the external llama server: exec: "nvidia-smi": executable file not found in $PATH\n'),
+    "a context that does not fit": ("kv_cache_exceeds_vram", "A large context and the model do not both fit in VRAM, and layers are taken off the GPU.\n", "A large context and the model both fit in VRAM.\n"),
+    "a list of devices in the unit": ("unit_sandbox_hides_gpu", 'services.ollama.acceleration = "cuda";\nThe service fails to detect the GPU: the device allow list in the systemd unit lacks it.\n', 'services.ollama.acceleration = "cuda";\n' + served().text()),
+    "typed again at each upgrade": ("settings_in_main_unit", "I have modified /etc/systemd/system/ollama.service, and after every upgrade I must insert the option again.\n", "I have a drop-in, and after every upgrade all is as intended.\n"),
+    "an update that erases": ("settings_in_main_unit", "I set variables in ollama.service; can one update without erasing the service?\n", "I set variables in ollama.service; how does one update?\n"),
+    "a blob that a proxy garbles": ("proxy_not_in_service", 'download.go:166: couldn\'t download blob: Get "https://cdn.example/blobs/x": tls: first record does not look like a TLS handshake\n', 'download.go:166: downloading blob from "https://cdn.example/blobs/x"\n'),
+    "a chip of which support was dropped": ("gpu_not_supported_by_backend", "The last update dropped support for gfx900, so the chip does not work.\n", "The last update of the documents names gfx900.\n"),
 }  # fmt: skip
 
 
@@ -192,3 +218,11 @@ def test_one_client_that_hung_up_is_told_without_alarm() -> None:
     failed = Log("0.13.5").say("llama runner terminated", "ERROR", "server.go:1", error="exit status 2").text()
     assert report(failed + row + gone).findings[0].check == "runner_crash_on_load"
     assert not report(row).findings
+
+
+def test_a_cure_that_is_told_is_no_setting() -> None:
+    """The words before an assignment say whether it is set or was what helped."""
+    cured = report("The GPU sits idle. The fix is one environment variable: export HSA_OVERRIDE_GFX_VERSION=11.0.0\n")
+    assert "env_set_in_shell_not_service" not in [f.check for f in cured.findings]
+    typed = report("I typed this in my terminal: export OLLAMA_NUM_PARALLEL=4\n")
+    assert [f.check for f in typed.findings] == ["env_set_in_shell_not_service"]

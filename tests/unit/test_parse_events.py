@@ -35,6 +35,7 @@ EXAMPLES = {
     "no such file or directory": "Error: open /m/blobs/sha256-1: no such file or directory",
     "no space left on device": "Error: write /m/blobs/x-partial: no space left on device",
     "fork/exec": "Error: fork/exec /tmp/ollama1/runners/cpu/ollama_llama_server: permission denied",
+    "executable file not found": 'Error: exec: "ollama_llama_server": executable file not found in $PATH',
     "timed out waiting for ": "Error: timed out waiting for llama runner to start - progress 0.00 - ",
     "listen tcp: ": "Error: listen tcp: lookup gpu-box: no such host",
     "No such file or directory": "gguf_init_from_file: failed to open '/m/blobs/sha256-1': 'No such file or directory'",

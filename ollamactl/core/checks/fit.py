@@ -110,10 +110,10 @@ def kv_cache_exceeds_vram(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fin
         kv, weights = kv_bytes(load), sum(b.bytes for b in load.buffers if b.kind == "model")
         on, of = load.offloaded or (0, 0)
         if start is not None and load in spilled(start) and kv > weights * 0.6 and of - on > 1 and gpu_there(facts):
+            tokens = f" ({load.context:,} tokens × {load.slots or 1})" if load.context else ""
             yield Finding(
                 "warning",
-                f"a KV cache of {gib(kv)} leaves room for {on} of {of} layers ({load.context:,} tokens × "
-                f"{load.slots or 1})",
+                f"a KV cache of {gib(kv)} leaves room for {on} of {of} layers{tokens}",
                 (load.text, *_sizes(load)),
                 fix,
             )

@@ -230,9 +230,18 @@ def container_lost_gpu_cgroup(signs: Signs, facts: Facts, start: Start | None = 
     if lost and not signs.has("driver_mismatch") and not signs.has("daemon_reload_done"):
         said = "the container lost its GPU: the device cgroup no longer allows it"
         yield Finding("error", said, signs.quotes(lost), fix)
-    elif signs.has("containers_lose_gpu") and not signs.has(*OTHER_LOSSES):
+    elif not signs.has(*OTHER_LOSSES) and (told := _container_told(signs, facts)):
         said = "a container loses its GPU while it runs: most often its device cgroup is rewritten"
-        yield Finding("warning", said, signs.lines("containers_lose_gpu"), fix)
+        yield Finding("warning", said, told, fix)
+
+
+def _container_told(signs: Signs, facts: Facts) -> tuple[str, ...]:
+    """The words of somebody whose container lost the GPU and got it back by a restart, or after a while."""
+    inside = facts.told is not None and facts.told.world == "docker"
+    later = signs.has("gpu_lost_later") or (signs.has("container_restart_helps") and signs.has("cpu_instead"))
+    if signs.has("containers_lose_gpu") or (later and (inside or signs.has("container_restart_helps"))):
+        return signs.lines("containers_lose_gpu", "gpu_lost_later", "container_restart_helps", "cpu_instead", most=3)
+    return ()
 
 
 @check(weight=83, explains=("container_lost_gpu_cgroup", *CPU))

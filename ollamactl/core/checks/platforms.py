@@ -109,7 +109,7 @@ def brew_plist_rewritten(
         and signs is not None
         and (
             plist
-            or signs.has("brew_plist_told")
+            or signs.has("brew_plist_told", "setenv_fails")
             or any(g.scope == "launchctl" for g in given)
             or _apart(given or (), start, "launchctl")
         )

@@ -174,7 +174,7 @@ def client_command_in_start_pre(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
         )
 
 
-@check(weight=60)
+@check(weight=66, explains=("nixos_acceleration_not_set", "nixos_driver_not_configured"))
 def unit_sandbox_hides_gpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The unit's hardening hides the GPU's device nodes.
 

@@ -37,6 +37,8 @@ DEVICES: tuple[Event, ...] = (
           1, sure=False),
     Event("builtin_runner_only", "no dynamic runners detected, using only built-in", "msg", "0.5.2 – 0.5.7, DEBUG"),
     Event("engine_missing", "llama-server binary not found", "text", "0.30 –"),
+    Event("engine_missing", "executable file not found", "text", "0.1.32 – 0.5.7",
+          r"exec: \W*(?P<program>ollama_llama_server)", sure=False),
     Event("amdgpu_version_missing", "amdgpu version file missing", "text"),
     Event("rocm_library_missing", "amdgpu detected, but no compatible rocm library found", "text"),
     Event("rocm_library_missing", "unable to verify rocm library", "text"),

@@ -35,7 +35,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("status_203", r"status=203/EXEC"),
     Phrase("restart_counter", r"restart counter is at (?P<counter>\d+)|NRestarts=(?P<more>[1-9]\d*)"),
     Phrase("protect_home", r"ProtectHome=(?:yes|true|tmpfs)"),
-    Phrase("sandbox_devices", r"PrivateDevices=(?:yes|true)|DevicePolicy=closed"),
+    Phrase("sandbox_devices", r"\bdevice allow ?list\b|\bDeviceAllow\s*=\s*lib\.mkForce|PrivateDevices=(?:yes|true)|DevicePolicy=closed"),
     Phrase("daemon_reload_done", r"systemctl daemon-reload\b(?!')|systemd\[1\]: Reloading"),
     Phrase("panic_models", r"envconfig\.Models|UserHomeDir"),
     Phrase("no_systemd", r"System has not been booted with systemd|systemd is not running"),
@@ -78,6 +78,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|re-?load\w*[^\n]{0,40}\bmodels?\b[^\n]{0,80}(?:\bcontext\b|num_ctx)|(?:different|chang\w+|var\w+) (?:num_ctx|context)[^\n]{0,80}re-?load|(?:num_ctx|context \w+)[^\n]{0,60}(?:caus\w+|result\w*|trigger\w*)[^\n]{0,60}re-?load"
            r"|re-?(?:load|start|initiali[sz])\w*[^\n]{0,40}\bmodel\b[^\n]{0,50}\b(?:every|each|all the)\b"
            r"|\bmodel\b[^\n]{0,50}re-?load\w*[^\n]{0,50}\b(?:every|each)\b|(?:every|each) (?:\w+ ){1,6}[^\n]{0,40}\bmodel\b[^\n]{0,40}re-?load"),
+    Phrase("reloaded_each_time", r"\b(?:trigger|caus|forc)\w*[^\n]{0,40}\bmodel to re-?(?:start|load)|\brequests? to re-?(?:start|load) the model|\bcontext\w*\b[^\n]{0,30}\bunloaded and\b[^\n]{0,30}\bloaded\b"),
     Phrase("runner_exit", r"(?:llama runner|llama-server) process (?:has terminated|no longer running)"
            r"|model runner has unexpectedly stopped|error loading (?:llama server|model)|unable to load model"),
     Phrase("ram_too_small", r"model requires more system memory(?: \((?P<needed>[^)]+)\) than is available \((?P<free>[^)]+)\))?"),
@@ -87,6 +88,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("num_ctx_on_v1", r"/v1/(?:chat/)?completions.*num_ctx|num_ctx.*/v1/"),
     Phrase("num_ctx_expected", r"context (?:length|size|window).*(?:ignored|not (?:passed|sent|applied)|set in)"),
     Phrase("num_ctx_not_in_modelfile", r"no num_ctx|^\s*context length\s+\d+"),
+    Phrase("folder_told", r"\b(?:director\w+|folder|drive|mount\w*)\b[^\n]{0,60}\bpermissions?\b[^\n]{0,80}\b(?:incorrect|wrong|denied|not `?755)|\bpermissions?\b[^\n]{0,60}\b(?:director\w+|folder|drive|mount\w*)\b[^\n]{0,60}\b(?:incorrect|wrong)\b"),
     Phrase("keep_alive_reset", r"keep[_ -]?alive\W{0,3} (?:to|is|at|of|as)\W{0,3}(?:[45] ?m\b|[45] min|0\b)|keep[_ -]?alive[^\n]{0,160}(?:reset|back to|always|defaults? to|propagat|ignored|unloaded|neither|not (?:consider|work|appl|pass))[^\n]{0,60}(?:\b[45] ?m\b|\b[45]m\b|(?:4|5|four|five) min|default|after)"
            r"|(?:reset|unload)\w*[^\n]{0,40}(?:5 ?m\b|5 min|five min)[^\n]{0,80}keep[_ -]?alive"),
     Phrase("keep_alive_reset", r"(?:extension|plug-?in|integration|web ?UI|\bclient|\bapp\b)[^\n]{0,60}\bUNTIL\b[^\n]{0,40}\b(?:5|five|4|four) min"
@@ -96,7 +98,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("until_soon", r"[\"'“`][1-5] minutes from now[\"'”`]"),
     Phrase("num_gpu_forced", r"num_gpu[\"']?\s*[:= ]\s*(?:[89]\d|[1-9]\d\d+)\b"),
     # downloads
-    Phrase("registry_timeout", r"(?:registry\.ollama\.ai|ollama\.com|pull model manifest|dial tcp)[^\n]*(?:i/o time(?:d )?out|connection refused|connection reset|first record does not look like a TLS handshake|context deadline exceeded|certificate signed by unknown authority|Forbidden"
+    Phrase("registry_timeout", r"i/o timeout\b[^\n]{0,40}\bollama pull|\bollama pull\b[^\n]{0,60}\bi/o timeout|(?:download blob|registry\.ollama\.ai|ollama\.com|pull model manifest|dial tcp)[^\n]*(?:i/o time(?:d )?out|connection refused|connection reset|first record does not look like a TLS handshake|context deadline exceeded|certificate signed by unknown authority|Forbidden"
            r"|connection timed out|no such host|server misbehaving|Temporary failure in name resolution|TLS handshake timeout|network is unreachable)"),
     Phrase("http_plain_manifest", r"Get \"?http://registry"),
     Phrase("html_reply", r"invalid character '?<'? looking for beginning of value"),
@@ -138,18 +140,19 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("snap_paths", r"/snap/ollama|/var/snap/ollama|snap (?:install|set|restart|list) ollama"),
     Phrase("gpu_no_longer_used", r"GPU (?:is )?no longer used"),
     # macOS, NixOS
-    Phrase("brew_service", r"brew services|homebrew\.mxcl\.ollama|(?:Cellar|/opt)/ollama"),
+    Phrase("brew_service", r"brew services|homebrew\.mxcl|\bhomebrew service|\bHOMEBREW_PREFIX\b\.ollama|(?:Cellar|/opt)/ollama"),
+    Phrase("setenv_fails", r"launchctl setenv\b[^\n]{0,40}(?:\b(?:does|is|did) ?(?:not|n't)|doesn't|didn't) (?:work|take|apply|help)"),
     Phrase("launchagent", r"LaunchAgents?\b"),
     Phrase("before_login", r"must be (?:logged|signed) in|only (?:works?|starts?|runs?) (?:@|at|after|on) (?:the )?log-?in|pre-login|(?:before|without)(?: a| any)? log-?in|no user (?:is )?logged in"),
-    Phrase("ssh_session", r"(?:over|via|through|from an?) ssh|^\S+@\S+:.*\$ launchctl|\bssh \S+ launchctl"),
+    Phrase("ssh_session", r"\b(?:an? )?ssh session\b|(?:over|via|through|from an?) ssh|^\S+@\S+:.*\$ launchctl|\bssh \S+ launchctl"),
     Phrase("wrong_domain", r"not (?:privileged|permitted) to (?:set|modify) .*domain|Could not (?:find|set) .*domain"),
     Phrase("gui_failed", r"Unable to init instance|Failed to start: Unable"),
     Phrase("nixos_module", r"services\.ollama\b|ollama\s*=\s*\{|pkgs\.ollama\b"),
     Phrase("nixos_acceleration", r"acceleration\s*=\s*\"(?:cuda|rocm)\"|pkgs\.ollama-(?:cuda|rocm|vulkan)|package\s*=[^\n]*ollama-(?:cuda|rocm|vulkan)"),
     Phrase("nixos_driver", r"videoDrivers\s*=[^\n]*(?:nvidia|amdgpu)"),
     # what people say of it in a sentence
-    Phrase("overwritten_by_upgrade", r"(?:overwr\w+|overridden|reset|lost|replaced|cleared|re-?insert\w*|wiped|reverts?|reverted)\b[^\n]{0,60}(?:upgrad\w+|updat\w+|re-?install\w*|new release|install(?:er|\.sh| script))"
-           r"|(?:upgrad\w+|updat\w+|installer|install\.sh|install script|re-?install\w*|new release)\b[^\n]{0,150}(?:overwr\w+|resets?\b|destroy\w*|clear(?:s|ed)|wipe[sd]?|replaces?\b|delete[sd]?|removes?\b|(?:are|is|get|gets) (?:lost|gone))"),
+    Phrase("overwritten_by_upgrade", r"(?:service|unit) file\b[^\n]{0,60}\b(?:gets?|is|was) (?:always )?(?:overwritten|replaced|reset)\b|\bafter (?:every|each|any) (?:upgrade|update|re-?install)\b[^\n]{0,80}\bagain\b|(?:eras\w+|overwr\w+|overridden|reset|lost|replaced|cleared|re-?insert\w*|wiped|reverts?|reverted)\b[^\n]{0,60}(?:upgrad\w+|updat\w+|re-?install\w*|new release|install(?:er|\.sh| script))"
+           r"|(?:upgrad\w+|updat\w+|installer|install\.sh|install script|re-?install\w*|new release)\b[^\n]{0,150}(?:eras\w+|overwr\w+|resets?\b|destroy\w*|clear(?:s|ed)|wipe[sd]?|replaces?\b|delete[sd]?|removes?\b|(?:are|is|get|gets) (?:lost|gone))"),
     Phrase("service_file_told", r"\bollama\.service\b|systemd (?:unit|service|config\w*)|(?:service|unit) (?:file|config\w*)\b|Environment lines?"),
     Phrase("remote_client", r"(?:access|connect|reach|call|use|open)\w*[^\n]{0,60}(?:from|on|by) (?:an?)?other (?:machine|computer|device|pc|host|server|laptop)s?|(?:over|from|in|on|within) (?:the |my )?(?:LAN|local network|(?:same )?network)\b"
            r"|other (?:machine|computer|device|pc|host)s? (?:can ?not|can't|could not|couldn't|are (?:not|un)able)|not reachable from other"),
@@ -157,7 +160,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("stays_unset", r"(?P<name>(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_[A-Z_]+)\W{0,4} (?:remains?|stays?|is (?:still|always)|still (?:is|shows?)) (?:empty|unset|blank|the default|default|unchanged|0|false|127\.)"),
     Phrase("runs_locally", r"(?:localhost|127\.0\.0\.1):11434\b[^\n]{0,40}(?:is running|works|reachable|respon[ds]\w+|fine)"),
     Phrase("not_allowed", r"does(?:n't| not) allow|not reachable|unreachable|can(?:not|'t| not) (?:access|connect|reach)|unable to (?:access|connect|reach)"),
-    Phrase("no_effect", r"(?:no|without(?: any)?) effect|ignor(?:ed|es|ing)|not (?:applied|honou?red|respected|used|picked up|working|work|take effect|taking effect)|does(?:n't| not) (?:work|take effect|apply|help)|won't work"),
+    Phrase("no_effect", r"(?:isn't|aren't|wasn't|is not|are not|never) (?:being )?(?:read|sourced|loaded|seen|affected)\b|(?:no|without(?: any)?) effect|ignor(?:ed|es|ing)|not (?:applied|honou?red|respected|used|picked up|working|work|take effect|taking effect)|does(?:n't| not) (?:work|take effect|apply|help)|won't work"),
     Phrase("serial_family", r"\b(?:qwen3-?vl|qwen3\.[56]|qwen35(?:moe)?|qwen3-?next|lfm2(?:moe)?|mllama|llama3\.2-vision|nemotron[-_ ]?(?:h|3)\w*)\b[^\n]*"),
     Phrase("parallel_forced_to_1", r"(?P<architecture>[\w.-]+) (?:models? )?(?:does(?: not|n't)|do(?: not|n't))(?: currently)? support parallel requests"),
     Phrase("answers_in_turn", r"\bwaits? (?:for|until)[^\n]{0,60}(?:complet|finish|end|first|done|other)|(?:second|next|other) (?:one|request)[^\n]{0,30}(?:queues?|waits?)|only (?:\w+ )?(?:1|one) (?:active )?request|one (?:request )?at a time|(?:process\w*|handle[sd]?|serve[sd]?|answer\w*)(?: \w+){0,3} (?:serially|sequentially|1 by 1|one by one)|\b(?:answered|processed|handled|served|run|executed)\b[^\n]{0,30}(?:one (?:by one|after (?:the other|another))|sequential|serial)"),
@@ -166,16 +169,16 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("mlx_parallel", r"\bMLX\b[^\n]*(?:serial|parallel|n_slots|slots)"),
     Phrase("queue_expected", r"MAX_QUEUE[^\n]*(?:still wait|never|no(?:t| one)? (?:rejected|503))"),
     Phrase("one_model_only", r"MAX_LOADED_MODELS[^\n]*(?:only|one) (?:one )?(?:model|loaded|at a time)"),
-    Phrase("unloaded_anyway", r"(?:still |is |was |gets )unloaded after"),
+    Phrase("unloaded_anyway", r"\b(?:5|five) min\w*\b[^\n]{0,80}\b(?:releas|unload|fre)ed\b|\b(?:unload|releas)\w*\b[^\n]{0,40}\b(?:after|in) (?:about )?(?:5|five) min|(?:still |is |was |gets )unloaded after"),
     Phrase("one_gpu_used", r"only (?:one|1|uses one)[^\n]{0,20}GPU"),
     Phrase("spread_unneeded", r"(?:spread|split) (?:over|across)[^\n]{0,20}GPUs?[^\n]*(?:fits|would fit|suffic)"),
     Phrase("uneven_split", r"uneven(?:ly)?[^\n]*GPUs?|GPUs? of different sizes?|GPUs? with different VRAM|(?:larger|bigger|smaller|second|other|faster|first) (?:card|GPU)[^\n]*(?:under-?utili[sz]ed|saturated|barely|mostly idle)"
            r"|put(?:s|ting) [\d.]+ ?GB on (?:the )?[^\n]{1,40} and [\d.]+ ?GB on"),
     Phrase("slower_now", r"(?:slower|slow)[^\n]*(?:after|since)[^\n]*(?:update|upgrad|0\.\d+)"),
     Phrase("gpu_memory_taken", r"(?:other|another) (?:program|process|application)s?[^\n]*VRAM"),
-    Phrase("kv_too_large", r"KV cache[^\n]*(?:exceeds?|too large|does(?: not|n't) fit)"),
+    Phrase("kv_too_large", r"\b(?:context|KV cache)\b[^\n]{0,60}\b(?:do|does) ?(?:not|n't)\b[^\n]{0,20}\bfit\b|\bKV cache\b[^\n]{0,20}\boverflows?\b|KV cache[^\n]*(?:exceeds?|too large|does(?: not|n't) fit)"),
     Phrase("tier_told", r"context[^\n]{0,30}\b(?:bas\w+ on|by|from)\b[^\n]{0,30}VRAM|VRAM-based[^\n]{0,20}context|GiB VRAM: [\d,]+ context|default context[^\n]{0,60}VRAM"),
-    Phrase("spills_told", r"(?:spill|offload)\w*[^\n]{0,30}(?:CPU|RAM)|very slow|much slower|unresponsive|out of memory|\bOOM\b|fail\w* to load|(?:use|using|used|eat)\w*[^\n]{0,20}(?:the )?CPU|memory usage|no longer (?:fits?|works?)"),
+    Phrase("spills_told", r"no longer works? well|(?:not|n't) need the CPU|(?:spill|offload)\w*[^\n]{0,30}(?:CPU|RAM)|very slow|much slower|unresponsive|out of memory|\bOOM\b|fail\w* to load|(?:use|using|used|eat)\w*[^\n]{0,20}(?:the )?CPU|memory usage|no longer (?:fits?|works?)"),
     Phrase("tier_default", r"default_num_ctx[=:]? ?(?:32768|262144)"),
     Phrase("num_ctx_declared", r"num_ctx[^\n]*(?:declared|recorded)|declared[^\n]*num_ctx"),
     Phrase("prompt_half", r"half of (?:the )?(?:num_ctx|context)|num_ctx ?/ ?2"),
@@ -185,6 +188,8 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("containers_lose_gpu", r"containers? los(?:e|es|t|ing)[^\n]*GPU"
            r"|(?:container|docker)\b[^\n]{0,80}\b(?:fail\w*|los\w+|stop\w*|no longer|ignor\w*)\b[^\n]{0,40}GPUs?\b[^\n]{0,120}(?:\bidle\b|re-?start|some time|(?:a|few|some) (?:while|hours?|days?))"
            r"|re-?start\w*[^\n]{0,30}containers?\b[^\n]{0,40}(?:resolv|fix|help|solv|restor)\w*[^\n]{0,80}GPU"),
+    Phrase("container_restart_helps", r"re-?start\w*\W{0,3} (?:of )?(?:the |my |this |that )?(?:\w+ ){0,2}containers?\b"),
+    Phrase("gpu_lost_later", r"\b(?:after|since|for) (?:\w+ ){0,4}(?:hours?|days?|while|time|idle)\b[^\n]{0,60}\bstops? using (?:the |my )?(?:\w+ )?GPUs?\b|\bstops? using (?:the |my )?(?:\w+ )?GPUs?\b[^\n]{0,60}\bafter (?:\w+ ){0,4}(?:hours?|days?|while|time|idle)\b"),
     Phrase("tmp_noexec_told", r"\bnoexec\b[^\n]{0,20}\s/tmp\b|(?<![\w/])/tmp\b[^\n]{0,60}\bnoexec\b|/tmp\b[^\n]{0,20}without exec\w+ permission"),
     Phrase("num_ctx_withheld", r"(?:does(?: not|n't)|not|never|fails? to) (?:forward|send|pass|include|transmit)\w* (?:the |a |any )?\W?num_ctx"),
     Phrase("rocm_runner_failed", r"rocm runner[^\n]*fail"),

@@ -33,15 +33,15 @@ CONTEXT = r"(?:\bnum_ctx\b|\bn_ctx\b|\bcontext(?:[ _](?:length|size|window))?\b|
 
 # -- states --
 UNUSED = (
-    r"(?:\b(?:not|n't|never|no longer|isn't|aren't|stops? being|refuses to be|ceases to be)\b[^.;]{0,24}\b(?:us(?:e|ed|es|ing|able)|found|find|detect\w*|seen?|visible|recogni[sz]\w*|accessible|available|discovered|picked up|supported)\b"
+    r"(?:(?:\b|(?=n't))(?:not|n't|never|no longer|isn't|aren't|stops? being|refuses to be|ceases to be)\b[^.;]{0,24}\b(?:us(?:e|ed|es|ing|able)|found|find|detect\w*|seen?|visible|recogni[sz]\w*|accessible|available|discovered|picked up|supported|utili[sz]\w+|init\w+)\b"
     r"|\bunus(?:ed|able)\b|\binvisible\b|\bundetected\b|\bmissing\b|\blost\b|\bloses?\b|\bgone\b|\bignored\b|\bdisappear\w*|\bvanish\w*|\bno GPU\b)"
 )
 ON_CPU = r"(?:\bCPU[- ]only\b|\bonly (?:\w+ ){0,2}(?:on |the )*CPU\b|\b(?:on|to|uses?|using|into|runs on|falls? back to|fell back to|switch\w* to) (?:the )?CPU\b|\bCPU (?:is used|instead|at 100|busy)|\b100 ?% CPU\b|\bwholly (?:on|to) CPU\b|:\s*CPU\b(?!:)|,\s*CPU\b(?: after|\.|$))"
-NO_EFFECT = r"(?:\bno effect\b|\bwithout (?:any )?effect\b|\bignor\w+|\bineffective\b|\bdoes nothing\b|\bdo nothing\b|\bnot (?:applied|honou?red|respected|used|effective|picked up|read|passed|processed|take[ns]?\b|in effect|seen)|\bn't (?:work|apply|take)|\bnever (?:processed|applied|reach\w*|arriv\w*|read)|\bunchanged\b|\bstays?\b|\bremains?\b|\bstill\b|\bdoes not (?:appear|work|apply|take|show|reach|arrive)|\bunset\b|\bnot set\b)"
+NO_EFFECT = r"(?:\bno effect\b|\bwithout (?:any )?effect\b|\bignor\w+|\bineffective\b|\bdoes nothing\b|\bdo nothing\b|\bnot (?:applied|honou?red|respected|used|effective|picked up|read|passed|processed|take[ns]?\b|in effect|seen)|n't (?:work|apply|take)|\bnever (?:processed|applied|reach\w*|arriv\w*|read)|\bunchanged\b|\bstays?\b|\bremains?\b|\bstill\b|\bdoes not (?:appear|work|apply|take|show|reach|arrive)|\bunset\b|\bnot set\b)"
 KILLED = r"(?:\bkill(?:s|ed)\b|\bOOM[- ]?kill\w*|\bdies\b|\bdied\b)"
 SERIAL = (
     r"(?:\b(?:serves?|handles?|takes?|process(?:es)?|answers) (?:only )?(?:one|a single)\b|\bone (?:by one|at a time|after (?:the other|another))|\bserial(?:ly|i[sz]ed?)?\b|\bsequential\w*|\bin turn\b|\bqueues?\b(?! (?:is |was )?(?:full|limit|test))|\bqueued\b|\bwaits? for\b|\bonly (?:\w+ ){0,2}(?:one|1|a single) (?:\w+ )?(?:slot|request)s?\b|\bsingle slot\b|\bonly slot 0\b|\bnot (?:in )?parallel\b"
-    r"|\b(?:not|n't|cannot|can't) (?:\w+ ){0,3}(?:concurrent\w*|in parallel)|\bslots?[ =:]+1\b|-np 1\b|\bparallel[ =:]+1\b)"
+    r"|(?:\b|(?=n't))(?:not|n't|cannot|can't) (?:\w+ ){0,3}(?:concurrent\w*|in parallel)|\bslots?[ =:]+1\b|-np 1\b|\bparallel[ =:]+1\b)"
 )
 
 # -- circumstances --
@@ -82,12 +82,12 @@ RULES: tuple[Rule, ...] = (
     Rule("driver_updated", (r"\bdrivers?\b", r"\b(?:updat|upgrad|chang|install)\w*", rf"(?:{ON_CPU}|{UNUSED}|\bslow\b|\breboot\b|\bfails?\b|\bmismatch\b)"), (r"\btoo old\b", r"\brequir\w+ ", r"\bneeds\b")),
     Rule("hidden_from_unit", (GPU, UNUSED, r"\b(?:unit|service|systemd|module)\b", BY_HAND), ()),
     Rule("hidden_from_unit", (GPU, r"\b(?:unit|service|systemd)\b", rf"(?:{UNUSED}|{ON_CPU})", rf"{BY_HAND}|\bfine (?:in|from)"), (BOOT,)),
-    Rule("after_reboot_cpu", (GPU, r"\b(?:after|when|until|once)\b[^.]{0,30}\b(?:service|ollama|it)?\b[^.]{0,10}\brestart\w*"), (CONTAINER, SLEEP)),
+    Rule("after_reboot_cpu", (GPU, r"\b(?:after|when|until|once)\b[^.]{0,30}\b(?:service|ollama|it)?\b[^.]{0,10}\brestart\w*"), (CONTAINER, SLEEP, r"\boverride\b", NO_EFFECT)),
     Rule("igpu_unused", (IGPU, rf"(?:{UNUSED}|{ON_CPU}|\bdropped\b|\bunusable\b)"), (r"HSA_OVERRIDE",)),
     Rule("igpu_unused", (r"\bdropped\b", rf"(?:{IGPU}|\bIGPU_ENABLE\b|\bintegrated\b)")),
     Rule("igpu_unused", (rf"(?:\bAMD\b|{IGPU})", GPU, rf"(?:{UNUSED}|\bunusable\b)", r"\b0\.3\d(?:\.\d+)?\b")),
     Rule("igpu_unused", (r"\btype=iGPU\b", r"\b(?:with the flag|adding|after setting|once)\b")),
-    Rule("gpu_unsupported", (OLD_GPU, rf"(?:{UNUSED}|{ON_CPU}|\bfails?\b|\bcrash\w*|\bnot supported\b|\bunsupported\b)"), (r"\bdriver\b", r"\broot\b|\bpermission")),
+    Rule("gpu_unsupported", (OLD_GPU, rf"(?:{UNUSED}|{ON_CPU}|\bfails?\b|\bcrash\w*|\bnot supported\b|\bunsupported\b|\bdrop(?:s|ped) support\b|\bnot work\b|n't work\b)"), (r"\bdriver\b", r"\broot\b|\bpermission")),
     Rule("gpu_unsupported", (GPU, r"\bunsupported\b|\bnot supported by\b"), (r"\bflash\b", r"\bintegrated\b", r"\bkv\b", r"\bsome\b")),
     Rule("discovery_timeout", (r"\bdiscover\w+\b", r"\btim(?:es?|ed|ing)[ -]?out|\bwatchdog\b|\bdeadline\b")),
     Rule("kfd_denied", (r"/dev/(?:kfd|dri\S*)|\brender(?: group|D\d+)?\b|\bvideo group\b", r"\bpermission\b|\bdenied\b|\bnot (?:in|a member|added)\b|\bowned by\b|\bnot permitted\b|\bmissing\b|\black\w*|\bEPERM\b|\bunless root\b")),
@@ -155,14 +155,14 @@ RULES: tuple[Rule, ...] = (
     Rule("unloaded_anyway", (r"\bkeep[_ -]?alive\b", r"\bstill unloaded\b|\bunloaded (?:at|after)\b|\breleased after\b|\bnot effective\b")),
     Rule("stopping_model", (r"\bStopping\b", r"\bstuck\b|\bhangs?\b|\bnever\b|\bstate\b|\bminutes\b|\bhours\b|\.\.\.|\bcannot be stopped\b")),
     Rule("no_reply", (r"\b0 bytes\b|\bnothing (?:is )?(?:returned|comes)\b|\breturns nothing\b|\bno (?:reply|byte|answer) (?:at all|ever|in \d+)",), (r"\bextension\b", r"\bjournal\b")),
-    Rule("num_ctx_withheld", (CLIENT, CONTEXT, r"\b(?:not|n't|never|without|ignor\w+|no)\b[^.]{0,40}\b(?:sent?|pass\w*|forward\w*|set|options?\.num_ctx|num_ctx|ignored|field|honou?red)\b|\bignored\b"), (r"\bOLLAMA_CONTEXT_LENGTH\b", r"\breload")),
+    Rule("num_ctx_withheld", (CLIENT, CONTEXT, r"(?:\b|(?=n't))(?:not|n't|never|without|ignor\w+|no)\b[^.]{0,40}\b(?:sent?|pass\w*|forward\w*|set|options?\.num_ctx|num_ctx|ignored|field|honou?red)\b|\bignored\b"), (r"\bOLLAMA_CONTEXT_LENGTH\b", r"\breload")),
     Rule("num_ctx_withheld", (r"\bpayload\b|\brequests?\b|\bcall\b", r"\b(?:without|lacks?|no|omits?|never)\b[^.]{0,24}\bnum_ctx\b")),
     Rule("num_ctx_on_v1", (r"/v1\b|OpenAI", r"\bnum_ctx\b|\bcontext\b", r"\bignor\w+|\bno(?:t)?\b|→|\bdefault\b|\bcarries\b|\bcut\b|\bthough\b|\balthough\b|\bdropped\b|\btruncat")),
     Rule("truncation_told", (r"\bprompts?\b|\bconversation\b|\binput\b|\bsystem message\b|\bmessages\b|\btool (?:definition|prompt)s?\b|\bdocuments?\b", r"\btruncat\w+|\bcut\b|\bdropped\b|\bclipped\b|\btrimmed\b|\blimited to\b|\blose(?:s)? (?:its|their) head\b"), (r"\bnot\b.*\btruncat", r"\bconnection\b", r"\bclients?\b.{0,40}\bnot (?:sent|passed)")),
     Rule("truncation_told", (r"\b\d{4,7}-token (?:prompt|input)|\bprompt (?:of|with) \d{4,}", r"\bwindow\b|\bcontext\b|\bnum_ctx\b")),
     Rule("prompt_half", (r"\bhalf\b|/ ?2\b", r"\bnum_ctx\b|\bcontext\b|\bwindow\b", r"\bprompt\b|\bcut\b|\blimit")),
     Rule("tier_told", (CONTEXT, r"\b(?:depends on|by|from|based on|tier\w*)\b[^.]{0,30}\b(?:VRAM|GPU memory)|\btiers?\b|\btiered\b", r"\bdefault\b|\btier")),
-    Rule("tier_told", (r"\b(?:32768|262144|32k|256k)\b", r"\bdefault\b|\btiers?\b|\bx 4\b|\bNUM_PARALLEL\b", r"\bcontext\b|\bKV\b|\btiers?\b|\bwindow\b")),
+    Rule("tier_told", (r"\b(?:32768|65536|262144|32k|64k|256k)\b", r"\bdefaults?\b|\btiers?\b|\bx 4\b|\bNUM_PARALLEL\b", r"\bcontext\b|\bKV\b|\btiers?\b|\bwindow\b")),
     Rule("spills_told", (r"\bspill\w*|\bunresponsive\b|\boffload\w*|\bpart (?:of )?(?:the )?(?:model )?(?:is )?on (?:the )?CPU\b|\bjumps\b|\bfails?\b|\bslow\b|\bx 4\b|\bgrew\b",)),
     Rule("kv_too_large", (r"\b(?:num_ctx|context|window)\b[ =:]*(?:of )?\d+ ?[kK]?|\b\d+[kK] (?:context|window)", rf"(?:{ON_CPU}|\bwholly\b|\bwhole model on CPU\b|\bno longer fits\b|\bdoes not fit\b|\bkills?\b|\bdies\b|\bexceeds?\b)"), (r"\btier", r"\bdefault\b", r"\bcontext 4096\b", r"\bCONTEXT\b \d+ →")),
     # time-outs
@@ -185,7 +185,7 @@ RULES: tuple[Rule, ...] = (
     Rule("size_grew", (r"\b(?:memory|VRAM|RAM)\b", r"\b(?:up|grew|grows?|more|increase\w*|doubled|jump\w*|higher)\b", rf"(?:{UPDATE}|\bafter \d)"), (CONTEXT, r"\bnum_gpu\b", r"\bslots?\b", r"\blonger loads\b")),
     Rule("num_gpu_forced", (r"\bnum_gpu\b\W{0,3}\d{2,}|\bnum_gpu\b[^.]{0,30}\b(?:forced?|no longer loads|too high|hangs?)\b|\bforced\b[^.]{0,20}\bnum_gpu\b|\bGiB forced\b",)),
     Rule("gpu_memory_taken", (r"\bnvidia-smi\b", r"\b(?:python\d?|xorg|comfyui|chrome|firefox|vllm|gnome\S*|steam\w*|java|blender|obs)\b", r"\d+ ?[MG]i?B")),
-    Rule("gpu_memory_taken", (r"\bVRAM\b|\bGPU memory\b|\bGPU\b", r"\b(?:other|another|three|two) (?:programs?|process\w*|applications?|servers?|games?|browsers?)\b|\b(?:comfyui|stable diffusion|browser|game|vLLM)\b|\bServers on one\b", r"\b(?:taken|takes?|uses?|full|free|shares?|shared|alone|holds?)\b")),
+    Rule("gpu_memory_taken", (r"\bVRAM\b|\bGPU memory\b|\bGPU\b", r"\b(?:other|another|three|two) (?:programs?|process\w*|applications?|servers?|games?|browsers?)\b|\b(?:comfyui|stable diffusion|browser|web ?pages?|game|vLLM)\b|\bServers on one\b", r"\b(?:taken|takes?|took|uses?|full|free|shares?|shared|alone|holds?)\b")),
     Rule("gpu_memory_taken", (r"\bmemory\.available\b|\bfree VRAM\b", r"\blater\b|\bdiffer\w*|\bthen\b")),
     # service and files
     Rule("unit_inactive", (r"\binactive \(dead\)|\bnot started (?:at|after) boot\b|\binactive after boot\b",)),
@@ -221,6 +221,7 @@ RULES: tuple[Rule, ...] = (
 )  # fmt: skip
 _JOURNAL = re.compile(r"\w{3} +\d+ [\d:]{8} |\d{4}-\d\d-\d\dT")
 _NAME = re.compile(rf"\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_[A-Z_\d]+|\b(?:{_NAMES})\b")
+_GAP = re.compile(r"(?<![.!?])  ")  # between columns; some type two blanks after a sentence
 LONG = 500  # characters of a sentence
 
 
@@ -260,7 +261,7 @@ def _is_sentence(text: str) -> bool:
     if _JOURNAL.match(text):
         return False
     plain = sum(char.isalnum() or char == " " for char in text)
-    return plain >= 0.7 * len(text) and "  " not in text.strip() and re.search(r"[^\W\d_]{3}", text) is not None
+    return plain >= 0.7 * len(text) and _GAP.search(text.strip()) is None and re.search(r"[^\W\d_]{3}", text) is not None
 
 
 def _full(name: str) -> str:

@@ -15,7 +15,7 @@ from ollamactl.core.paste.canonical import canonical, quoted
 from ollamactl.core.paste.fragments import SHORT
 from ollamactl.core.paste.shape import LOG_LINE, LONGEST, WORLDS, clauses, foreign, named, plain
 from ollamactl.core.paste.units import PATH_LINE, unit_blocks
-from ollamactl.core.paste.variables import SETS, SPLIT, mentioned
+from ollamactl.core.paste.variables import SETS, SPLIT, advised, mentioned
 
 ASIDE = 2000  # lines that are looked at for more than a log's
 _SHOW = re.compile(rf"({'|'.join(systemctl.PROPERTIES)})=")
@@ -191,6 +191,8 @@ class Splitter:
         for scope, pattern in SETS:
             for found in pattern.finditer(line[:4000]):
                 name = found["name"]
+                if advised(line[: found.start()]):
+                    continue
                 if scope == "snap":
                     name = "OLLAMA_" + name.upper().replace("-", "_")
                 if name not in seen:

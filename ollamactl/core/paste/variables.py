@@ -64,6 +64,14 @@ _ADVICE = re.compile(
 )
 
 
+_CURE = re.compile(r"\b(?:fix(?:ed|es)?|solv(?:ed?|es)|solution|help(?:s|ed)|cured?|try|should|must|have to)\b", re.I)
+
+
+def advised(before: str) -> bool:
+    """Whether the words before an assignment say that it is what cures the fault."""
+    return before.count(" ") > 3 and _CURE.search(before) is not None
+
+
 def mentioned(line: str) -> list[tuple[str, str, str]]:
     """(name, value, scope) of the settings that a sentence names with a value; the scope is where it says they are
     set, or `told`. Names without their OLLAMA_ are given it."""

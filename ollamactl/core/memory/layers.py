@@ -7,7 +7,8 @@ from ollamactl.core.memory.keys import Keys
 from ollamactl.core.memory.model import OVERLAPPING, Layer
 
 
-def absorbed(keys: Keys, row: Family) -> bool:
+def absorbs(keys: Keys, row: Family) -> bool:
+    """Whether no V is cached: latent attention with the two *_mla keys, or keys alone."""
     if row.keys_only:
         return True
     return row.latent and bool(keys.number("attention.key_length_mla") and keys.number("attention.value_length_mla"))
@@ -104,7 +105,7 @@ def layers_of(keys: Keys, row: Family, architecture: str, count: int, drafts: in
     recurrent = _recurrent_blocks(keys, row, count, kv, ff, architecture)
     r, s = _state(keys, row, first, keys.number("embedding_length"))
     caching = _caching(keys, row, count, trunk, kv, ff, recurrent)
-    absorbed = absorbed(keys, row)
+    absorbed = absorbs(keys, row)
     index = keys.number("attention.indexer.key_length")
     index *= row.index_parts
     limited = keys.above("swiglu_clamp_shexp", count if row.limits else 0)

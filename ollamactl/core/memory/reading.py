@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ollamactl.core.memory.families import family
 from ollamactl.core.memory.keys import Keys
-from ollamactl.core.memory.layers import absorbed, layers_of, window
+from ollamactl.core.memory.layers import absorbs, layers_of, window
 from ollamactl.core.memory.model import Block, Hyper, widths_of
 from ollamactl.core.memory.weights import device_bytes, weigh
 
@@ -67,7 +67,7 @@ def from_header(header: GgufHeader) -> Hyper:
         embedding=embedding,
         vocabulary=vocabulary,
         window=window(keys, row, count - drafts) if any(layer.swa for layer in layers) else 0,
-        latent=absorbed(keys, row),
+        latent=absorbs(keys, row),
         is_embedding=keys.has("pooling_type")
         or (row.cache == "none" and not row.recurrent and not keys.number("attention.causal", 1)),
         heads=keys.number("attention.head_count"),

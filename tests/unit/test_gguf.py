@@ -174,6 +174,24 @@ def test_a_hostile_header_is_bounded() -> None:
     assert reader.read_bytes <= 2 << 20
 
 
+def test_texts_spread_over_a_huge_file_are_not_followed() -> None:
+    """Each length leads into another chunk: the number of chunks is bounded, not only that of the texts."""
+    wide, size = 4 << 20, 8 << 40
+    start = b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + struct.pack("<Q", 1) + b"k" + struct.pack("<IIQ", 9, 8, 2_000_000)
+    read = 0
+
+    def spread(offset: int, length: int) -> bytes:
+        nonlocal read
+        read += 1
+        if not offset:
+            return (start + struct.pack("<Q", wide)).ljust(length, b"\0")
+        return struct.pack("<Q", wide).ljust(length, b"\0")
+
+    with pytest.raises(GgufError, match="where no header reaches"):
+        read_header(spread, size)
+    assert read < 100
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=400))
 def test_random_bytes(data: bytes) -> None:

@@ -26,6 +26,7 @@ MAX_TENSORS = 100_000
 MAX_STRINGS = 3_000_000  # of all arrays together; the largest vocabulary with merges is below 800,000
 MAX_KEPT_TEXT = 1024
 MAX_KEPT_ARRAY = 4096  # per-layer arrays have one value a block, and no model has this many
+MAX_HEADER = 256 << 20  # bytes; the largest vocabularies with their merges take a tenth of it
 CHUNK = 2 << 20
 
 _U32, _U64 = _Layout("<I"), _Layout("<Q")
@@ -103,6 +104,8 @@ class _Cursor:
             raise GgufError(
                 f"the file ends at byte {self.size} inside {what}", hint="the download is incomplete: pull it again"
             )
+        if self.position > MAX_HEADER:
+            raise GgufError(f"{what} begins {self.position >> 20} MiB into the file, where no header reaches")
         self.base = self.position
         self.buffer = self.read(self.base, min(max(count, CHUNK), self.size - self.base))
         if len(self.buffer) < count:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import stat
@@ -11,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from ollamactl.core.memory.model import Hyper
-from ollamactl.core.parse.gguf import GgufHeader, read_header
+from ollamactl.core.parse.gguf import GgufHeader, Skipped, read_header
 from ollamactl.errors import Exit, Failure
 from ollamactl.host.vocabularies import Ends
 
@@ -84,13 +85,23 @@ def _of(fd: int, info: os.stat_result, ends: Ends) -> GgufHeader:
 def sane(head: GgufHeader, name: str) -> None:
     """Raise Failure where no engine would load such numbers."""
     for key, value in head.metadata.items():
-        short = key.removeprefix(f"{head.architecture}.")
-        limit = MOST_BLOCKS if short == "block_count" else MOST_WIDE if _WIDTH.fullmatch(short) else None
-        each = value if isinstance(value, tuple) else (value,)
-        if limit and any(isinstance(n, int) and not 0 <= n <= limit for n in each):
-            worst = max((n for n in each if isinstance(n, int)), key=abs)
-            text = f"{key} of {name} is {worst}, no engine takes more than {limit}"
-            raise Failure(text, hint=_AGAIN, id="gguf_unreadable")
+        if key.startswith(f"{head.architecture}."):
+            wrong = _wrong(key.removeprefix(f"{head.architecture}."), value if isinstance(value, tuple) else (value,))
+            if wrong:
+                raise Failure(f"{key} of {name} {wrong}", hint=_AGAIN, id="gguf_unreadable")
+
+
+def _wrong(key: str, values: tuple[object, ...]) -> str:
+    """What is wrong with the values of a key, or nothing."""
+    limit = MOST_BLOCKS if key == "block_count" else MOST_WIDE if _WIDTH.fullmatch(key) else 0
+    for value in values:
+        if isinstance(value, float) and not math.isfinite(value):
+            return f"is {value}, which is no number"
+        if limit and not isinstance(value, int):
+            return "is no list of numbers" if isinstance(value, Skipped) else f"is {value!r}, not a whole number"
+        if limit and isinstance(value, int) and not 0 <= value <= limit:
+            return f"is {value}, no engine takes more than {limit}"
+    return ""
 
 
 def lacking(head: GgufHeader, files: int) -> int:

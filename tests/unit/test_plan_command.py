@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import subprocess
@@ -417,9 +418,14 @@ def test_what_is_no_model_is_said(tmp_path: Path) -> None:
         ({"attention.key_length": 1 << 30}, "attention.key_length"),
         ({"embedding_length": (1 << 32) - 1}, "embedding_length"),
         ({"attention.head_count": 0}, "nothing of its attention heads"),
+        ({"attention.head_count": math.nan}, "is nan, which is no number"),
+        ({"context_length": math.inf}, "is inf, which is no number"),
+        ({"rope.freq_base": [8.0, math.nan]}, "which is no number"),
+        ({"block_count": 1e30}, "not a whole number"),
+        ({"embedding_length": "wide"}, "is 'wide', not a whole number"),
     ],
 )
-def test_numbers_that_no_engine_loads_are_refused(tmp_path: Path, keys: dict[str, int], said: str) -> None:
+def test_numbers_that_no_engine_loads_are_refused(tmp_path: Path, keys: dict[str, Any], said: str) -> None:
     path = write(tmp_path / "m.gguf", *qwen3(blocks=2, **keys))
     with pytest.raises(Failure, match=re.escape(said)) as failed:
         modelfiles.model(modelfiles.find(str(path), ()))

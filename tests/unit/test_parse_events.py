@@ -40,6 +40,13 @@ EXAMPLES = {
     "listen tcp: ": "Error: listen tcp: lookup gpu-box: no such host",
     "No such file or directory": "gguf_init_from_file: failed to open '/m/blobs/sha256-1': 'No such file or directory'",
     "The system cannot find the ": r"Error: open C:\m\blobs\sha256-1: The system cannot find the file specified.",
+    "operation not permitted": "Error: mkdir /mnt/share/models: operation not permitted",
+    ": file exists": "Error: mkdir /usr/share/ollama/.ollama/models: file exists",
+    ": not a directory": "Error: mkdir /mnt/models/blobs: not a directory",
+    "Unable to load dynamic server library: ": (
+        "Unable to load dynamic server library: librocblas.so.3: cannot open shared object file: No such file or directory"
+    ),
+    "failed to load model": "llama_init_from_gpt_params: error: failed to load model '/m/blobs/sha256-1'",
     "POST predict": 'Error: POST predict: Post "http://127.0.0.1:40001/completion": EOF',
     "failed with status": "ggml_metal_graph_compute: command buffer 0 failed with status 5",
     "Only one usage of each socket address": (

@@ -11,6 +11,8 @@ from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 # said by the engine at work, so that a device which was found does not excuse it
 NO_CODE = r"kernel image is|TensileLibrary|invalid device function|hipErrorNoBinaryForGpu"
+ENGINE = r"lib(?:llama|ggml|cudart|cublas|hipblas|rocblas|amdhip)"  # parts of the package
+DLL = r"exit status (?:127\b|0xc0000135|0xc0000139)"  # of Windows: a DLL, or what it should hold, is not there
 CPU = ("no_gpu_found", "discovery_ok_but_runner_cpu", "cuda_init_999", "partial_offload", "vram_recovery_timeout")
 
 
@@ -151,12 +153,12 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
     libs = [
         e
         for e in signs.of("library_missing")
-        if re.search(r"lib(?:llama|ggml|cudart|cublas|hipblas|rocblas|amdhip)", e.text)
+        if re.search(ENGINE, e.text)
     ]
     exit127 = [
         e
         for e in signs.of("load_failed", "runner_terminated", "runner_exit")
-        if re.search(r"exit status (?:127\b|0xc0000135)", e.text)  # of Windows: a DLL was not found
+        if re.search(DLL, e.text)
     ]
     if rocm and not used(signs, start):
         yield Finding(

@@ -10,6 +10,7 @@ from ollamactl.core.checks.gpu import CPU, cpu_only, gpus_of, used
 from ollamactl.core.facts import Facts, GpuDriver, LogEvent, Start
 from ollamactl.core.needs import Signs
 
+NOT_PERMITTED = r"\b800(?!\d)|CUDA: operation not permitted"
 OTHER_LOSSES = ("daemon_reload_done", "suspend", "kernel:suspend", "container_refused")
 RUNNER = r"ggml_cuda_init|(?:CUDA|ROCm) error"  # how the engine's own lines about a device begin
 UNKNOWN = r"\b999\b|ggml_cuda_init: failed to initialize CUDA: unknown error"
@@ -225,7 +226,7 @@ def container_lost_gpu_cgroup(signs: Signs, facts: Facts, start: Start | None = 
     Do: restart the container; with the systemd cgroup driver make the /dev/char links.
     """
     lost = [e for e in signs.of("nvml_failed") if "Unknown Error" in e.text]
-    lost += [e for e in signs.of("cuda_init_failed") if re.search(r"\b800(?!\d)", e.text)]
+    lost += [e for e in signs.of("cuda_init_failed") if re.search(NOT_PERMITTED, e.text)]
     fix = "docker restart ollama; sudo nvidia-ctk system create-dev-char-symlinks --create-all"
     if lost and not signs.has("driver_mismatch") and not signs.has("daemon_reload_done"):
         said = "the container lost its GPU: the device cgroup no longer allows it"

@@ -64,6 +64,7 @@ DEVICES: tuple[Event, ...] = (
     Event("driver_mismatch", "version mismatch between driver and cuda driver library", "prefix", "0.3.9 – 0.12.3"),
     Event("driver_mismatch", "init failure: 803", "text"),
     Event("driver_mismatch", "init failure: 804", "text"),
+    Event("driver_mismatch", "unsupported display driver / cuda driver combination", "text"),
     Event("driver_mismatch", "forward compatibility was attempted on non supported HW", "text"),
     Event("driver_mismatch", "river/library version mismatch", "text"),
     Event("driver_mute", "couldn't communicate with the NVIDIA driver", "text", "nvidia-smi"),

@@ -80,7 +80,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|\bmodel\b[^\n]{0,50}re-?load\w*[^\n]{0,50}\b(?:every|each)\b|(?:every|each) (?:\w+ ){1,6}[^\n]{0,40}\bmodel\b[^\n]{0,40}re-?load"),
     Phrase("reloaded_each_time", r"\b(?:trigger|caus|forc)\w*[^\n]{0,40}\bmodel to re-?(?:start|load)|\brequests? to re-?(?:start|load) the model|\bcontext\w*\b[^\n]{0,30}\bunloaded and\b[^\n]{0,30}\bloaded\b"),
     Phrase("runner_exit", r"(?:llama runner|llama-server) process (?:has terminated|no longer running)"
-           r"|model runner has unexpectedly stopped|error loading (?:llama server|model)|unable to load model"),
+           r"|model runner has unexpectedly stopped|model failed to load\b|error loading (?:llama server|model)|unable to load model"),
     Phrase("ram_too_small", r"model requires more system memory(?: \((?P<needed>[^)]+)\) than is available \((?P<free>[^)]+)\))?"),
     Phrase("host_memory_projection", r"projected to use (?P<needed>\d+ MiB) of host memory vs\. (?P<free>\d+ MiB)"),
     Phrase("something_wrong", r"something went wrong"),
@@ -98,8 +98,8 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("until_soon", r"[\"'“`][1-5] minutes from now[\"'”`]"),
     Phrase("num_gpu_forced", r"num_gpu[\"']?\s*[:= ]\s*(?:[89]\d|[1-9]\d\d+)\b"),
     # downloads
-    Phrase("registry_timeout", r"i/o timeout\b[^\n]{0,40}\bollama pull|\bollama pull\b[^\n]{0,60}\bi/o timeout|(?:download blob|registry\.ollama\.ai|ollama\.com|pull model manifest|dial tcp)[^\n]*(?:i/o time(?:d )?out|connection refused|connection reset|first record does not look like a TLS handshake|context deadline exceeded|certificate signed by unknown authority|Forbidden"
-           r"|connection timed out|no such host|server misbehaving|Temporary failure in name resolution|TLS handshake timeout|network is unreachable)"),
+    Phrase("registry_timeout", r"i/o timeout\b[^\n]{0,40}\bollama pull|\bollama pull\b[^\n]{0,60}\bi/o timeout|(?:download blob|registry\.ollama\.ai|ollama\.com|pull model manifest|dial tcp(?! (?:127\.|0\.0\.0\.0|localhost|\[::)))[^\n]*(?:i/o time(?:d )?out|connection refused|connection reset|first record does not look like a TLS handshake|context deadline exceeded|certificate signed by unknown authority|Forbidden"
+           r"|connection timed out|no such host|no route to host|manifests/\S+ EOF|server misbehaving|Temporary failure in name resolution|TLS handshake timeout|network is unreachable)"),
     Phrase("http_plain_manifest", r"Get \"?http://registry"),
     Phrase("html_reply", r"invalid character '?<'? looking for beginning of value"),
     Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)|ollama list.*(?:empty|nothing)"),

@@ -25,7 +25,8 @@ _STEMS = re.compile(
     rb"|is not compatible|exceed|corrupted|offset\+size|file bounds|architecture:|shared libraries|rocm library"
     rb"|CUBLAS_STATUS|not initialized|bad_alloc|too small|pipeline par|not responding|cannot find|enough space"
     rb"|required by|wrong shape|projector type|version of Ollama|runner exited|K-shift|illegal instr|0xc000"
-    rb"|access fault|GPU Hang|with status|device function|POST predict|quota|binary not|file not f"
+    rb"|signal arrived|file exists|not a directory|not permitted|binary not|Not enough|too large"
+    rb"|longer than|not loaded|access fault|GPU Hang|with status|device function|POST predict|quota"
 )
 # What may be passed over without looking at the rest of the line: the chatter of a server at work and of a load.
 # In JSON a tab is `\t`. What begins so and says something all the same is excepted here. journalctl reads it too, as a
@@ -42,7 +43,9 @@ CHATTER_PATTERN = (
     rb"|cmn  common_(?:param|init_: added)|load: +(?:-|control|special|token|printing|\d)"
 )
 CHATTER = re.compile(CHATTER_PATTERN).match
-_SRV_FUNCTIONS = {b"  load_model", b"llama_server", b"send_error:  "[:12], b"  send_error", b"        main"}
+_SRV_FUNCTIONS = {
+    b"  load_model", b"llama_server", b"send_error:  "[:12], b"  send_error", b"        main", b"update_slots",
+}  # fmt: skip
 _NOISE = {b"cmn ", b"spec", b"\\tre", b"\\tdr", b"\\tto", b"\\tmi", b"\trep", b"\tdry", b"\ttop", b"\tmir"}
 _SLOT_WORDS = (b"shift", b"input truncated", b"fail", b"exceed", b"rror", b"too large", b"too long")
 

@@ -131,8 +131,6 @@ def test_cache_and_state_to_the_byte(on_cpu: list[Any], on_one: list[Any]) -> No
 
 def test_weights_to_the_byte(on_one: list[Any]) -> None:
     for load, hyper, answer in on_one:
-        if hyper.keys.get("nextn_predict_layers"):
-            continue  # parts of draft blocks are loaded or not by architecture; their cache is tested above
         prediction = predict(hyper, request_of(load), other(1))
         weights = next(t.bytes for t in prediction.terms if t.name == "weights" and t.device == 0)
         assert weights == answer[0][0], load

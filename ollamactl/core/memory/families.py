@@ -134,7 +134,7 @@ FAMILIES: dict[str, Family] = {
     **dict.fromkeys(("dots1", "bailingmoe2", "bailingmoe"), Family(dense_lead=True, weights_normed=None)),
     "glm4moe": Family(dense_lead=True, weights_normed=None, sections=True),
     "exaone-moe": Family(weights_normed=None, dense_lead=True, window=Window(period=4, size=128)),
-    "hy_v3": Family(weights_normed=None, dense_lead=True, draft_apart=True),
+    "hy_v3": Family(weights_normed=None, dense_lead=True, draft_apart=True, draft_parts="feed-forward"),
     # -- sliding windows --
     "gemma2": Family(softcaps=True, window=Window(period=2, size=4096)),
     "gemma3": Family(window=Window(period=6, when="positive")),
@@ -159,6 +159,7 @@ FAMILIES: dict[str, Family] = {
         window=Window(period=4), hole_plain="always", parallel="shared", layer_norm=True, rope_windowed=True
     ),
     "cohere2moe": Family(
+        draft_parts="head",
         window=Window(period=4, full_first=True, pattern="both"),
         dense_lead=True,
         parallel="shared",
@@ -190,7 +191,7 @@ FAMILIES: dict[str, Family] = {
     "spark2_5": Family(window=Window(pattern="array")),
     "maple": Family(window=Window(pattern="array"), rope_windowed=True),
     "step35": Family(
-        limits=True,
+        draft_parts="feed-forward", limits=True,
         weights_normed=None,
         window=Window(pattern="array"),
         draft_apart=True,

@@ -29,6 +29,8 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     window: Window | None = None
     cache: Literal["all", "none", "trunk", "from-start", "interval"] = "all"  # which blocks cache
     interval: int = 4  # for "interval": every n-th block caches unless full_attention_interval says otherwise
+    # Parts of nextn blocks that are loaded though nothing is drafted: their head, or the feed-forward as well.
+    draft_parts: Literal["", "head", "feed-forward"] = ""
     draft_apart: bool = False  # nextn blocks do not cache in the main context, even before the newest engines
     latent: bool = False  # MLA: absorbed if the file has the two *_mla keys
     keys_only: bool = False  # values are read from the keys

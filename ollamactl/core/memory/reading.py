@@ -73,7 +73,7 @@ def from_header(header: GgufHeader) -> Hyper:
         heads=keys.number("attention.head_count"),
         feed_forward=max(keys.each("feed_forward_length", max(count, 1)), default=0),
         keys=keys.all(),
-        weights=weigh(header, count, drafts, logits=row.loads_output),
+        weights=weigh(header, count, drafts, parts=row.draft_parts, logits=row.loads_output),
         widths=widths_of(layers),
         block_tensors=_block_tensors(header, count),
         groups=tuple(Counter(layers).items()),

@@ -17,6 +17,11 @@ _BLOCK = re.compile(r"(?:enc\.|dec\.)?blk\.(\d+)\.")
 _EXPERTS = re.compile(r"ffn_(up|down|gate_up|gate)_(ch|)exps")
 # Tensors of the input stay in host memory whatever is offloaded (llama-arch.cpp, LLM_TENSOR_LAYER_INPUT).
 _INPUT = ("token_embd.", "position_embd.", "token_types.", "per_layer_token_embd.", "masked_embd")
+_HEAD = r"nextn\.(embed_tokens|shared_head)"
+_DRAFT_PARTS = {
+    "head": re.compile(_HEAD),
+    "feed-forward": re.compile(_HEAD + r"|ffn_(gate|up|down)|exp_probs_b|attn_([qk]_norm|gate)"),
+}
 _PROJECTOR = ("v.", "mm.", "a.", "s.")
 
 
@@ -54,9 +59,10 @@ def device_bytes(tensor: GgufTensor) -> int:
     return -(-size // DEVICE_ALIGNMENT) * DEVICE_ALIGNMENT
 
 
-def weigh(header: GgufHeader, count: int, skipped: int = 0, *, logits: bool = True) -> Weights:
-    """Sum the tensors of a header with `count` blocks, the last `skipped` of which are not loaded. `logits`: the model
-    ends in them, so that a tied embedding is loaded once more as the output."""
+def weigh(header: GgufHeader, count: int, skipped: int = 0, *, parts: str = "", logits: bool = True) -> Weights:
+    """Sum the tensors of a header with `count` blocks, the last `skipped` of which are not loaded, but for `parts`
+    (Family.draft_parts), which lie where the output does. `logits`: the model ends in them, so that a tied embedding
+    is loaded once more as the output."""
     blocks, experts, largest = [0] * count, [0] * count, [0] * count
     input_, output, tied, other, projector, output_largest = 0, 0, 0, 0, 0, 0
     has_output = not logits or any(t.name == "output.weight" for t in header.tensors)
@@ -66,6 +72,7 @@ def weigh(header: GgufHeader, count: int, skipped: int = 0, *, logits: bool = Tr
         if match is not None:
             index = int(match[1])
             if index >= count - skipped:
+                output += size if parts and _DRAFT_PARTS[parts].search(tensor.name) else 0
                 continue
             blocks[index] += size
             if _EXPERTS.search(tensor.name):

@@ -170,8 +170,11 @@ def peak(hyper: Hyper, graph: Graph) -> float:
 
 def _streams(hyper: Hyper, graph: Graph) -> float:
     """Streams of embeddings that blocks mix by hyper connections, and what an indexer beside them scores."""
-    scores = 2 * graph.cells.full if hyper.family.indexer else 0
+    scores = 2.0 * graph.cells.full if hyper.family.indexer else 0.0
     streams = int(hyper.keys.get("hyper_connection.count", 0))
+    if hyper.family.compressed:  # the rows of the window and the compressed ones, put together
+        rows = graph.cells.streams * (graph.cells.swa + graph.cells.full // OVERLAPPING)
+        scores += rows * hyper.layers[0].k / tokens(graph)
     return 3 * streams * hyper.embedding + scores if streams else 0
 
 

@@ -141,3 +141,15 @@ def test_its_near_miss_is_not(name: str) -> None:
     found = report(text)
     assert not found.crashed
     assert not [f for f in found.findings if f.check == check and f.severity != "info"]
+
+
+@pytest.mark.parametrize("reply", ['{"error":"%s"}', '{"error":{"message":"%s","type":"api_error","param":null,"code":null}}'])
+def test_a_refusal_as_the_api_wrote_it(reply: str) -> None:
+    refused = "model requires more system memory (8.1 GiB) than is available (2.0 GiB)"
+    assert [f.check for f in report(f"{reply % refused}\n").findings] == ["ram_too_small"]
+    assert not report(f'{reply % "model not found, try pulling it first"}\n').findings
+
+
+@pytest.mark.parametrize("line", ['{"error":3}', '{"error":', '{"error":{}}', '{"error":["a"],"x":1}', '{"error":' + "[" * 3000])
+def test_what_only_looks_like_a_refusal_is_passed_over(line: str) -> None:
+    assert not report(line + "\n").findings

@@ -77,6 +77,8 @@ class Records:
         if found.MESSAGE is None and found.log:
             return self._of_docker(found, number)
         message = _message(found.MESSAGE)
+        if message is None and line.startswith(b'{"error":'):
+            return _of_api(line, number)
         if message is None:
             self.tally.unread += 1  # journalctl prints null for a message that is too long
             return None
@@ -108,6 +110,22 @@ class Records:
         if not wanted(message, 0, len(message)):
             return None
         return Entry(number, message.decode("utf-8", "replace"), at=seconds_of(found.time))
+
+
+class _Reply(msgspec.Struct):
+    """What the API answers with: its own form, and that of OpenAI."""
+
+    error: str | dict[str, Any]
+
+
+def _of_api(line: bytes, number: int) -> Entry | None:
+    """A refusal of the API that was pasted as it came, in the words of the client that would have had it."""
+    try:
+        said = msgspec.json.decode(line, type=_Reply).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    text = said if isinstance(said, str) else str(said.get("message", ""))
+    return Entry(number, f"Error: {text}") if text else None
 
 
 def _entry(found: _Journal, message: bytes, number: int) -> Entry | None:

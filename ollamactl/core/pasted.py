@@ -107,7 +107,10 @@ def _own(start: Start) -> Start:
 
 
 # what `ollama run` prints of a failure, which people put above the log
-CLIENT = {"load_timeout", "ram_too_small", "unknown_architecture", "model_file_damaged", "alloc_failed", "fatal_error"}
+CLIENT = {
+    "load_timeout", "ram_too_small", "unknown_architecture", "model_file_damaged", "alloc_failed", "fatal_error",
+    "runner_dropped", "runner_killed", "illegal_instruction", "num_gpu_refused", "context_exceeded", "queue_full",
+}  # fmt: skip
 
 
 def _of_client(event: LogEvent) -> bool:

@@ -67,7 +67,7 @@ class Records:
     def read(self, line: bytes, number: int) -> Entry | None:
         try:
             found = _decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             cut = _CUT_JSON.match(line)
             repaired = _repaired(cut[0] + b"}" if cut else line)
             if repaired is None:

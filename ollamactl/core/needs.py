@@ -122,6 +122,8 @@ def _of_now(event: LogEvent, facts: Facts) -> bool:
     if not serving:
         return True
     last = serving[-1]
+    if facts.start is None and facts.service is not None:  # what is judged has not said anything yet
+        return (event.line or 0) > (last.last_line or 0)
     newest = facts.start or last
     if newest is last and not newest.ended:
         return (event.line or 0) >= (last.first_line or 0) or _crash_before(event, newest, facts)

@@ -82,7 +82,7 @@ MAC = re.compile(r"(?<![0-9A-Fa-f:])(?:[0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}(?![0-9A
 IPV4 = re.compile(r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?!\.?\d)")
 IPV6 = re.compile(r"(?<![\w:.])(?:[0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f]{0,4}(?![\w:]|\.\d)")
 HOME = re.compile(
-    r"(?P<head>/(?:var/|export/|mnt/[a-z]/)?(?:home|Users)/|(?i:[A-Z]:\\{1,4}Users\\{1,4}))(?P<value>[^\s/\\:\"'<>|,;\0\]\[(){}=]+)"
+    r"(?P<head>/(?:var/|export/|mnt/[a-z]/)?(?:home|Users)/|(?i:[A-Z]:\\{1,4}Users\\{1,4}))(?P<value>(?!\*/)[^\s/\\:\"'<>|,;\0\]\[(){}=]+)"
 )
 USER = re.compile(
     r"(?P<head>(?<![A-Za-z_])(?:USER|LOGNAME|USERNAME|SUDO_USER|User)=[\"']?)(?P<value>[A-Za-z_][\w.-]*\$?)(?=[\"'\s\0]|$)"

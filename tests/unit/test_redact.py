@@ -29,6 +29,7 @@ def once(body: bytes | str, *also: bytes) -> str:
         (r"C:\Users\alice\AppData", r"C:\Users\user1\AppData"),
         ("/var/home/alice", "/var/home/user1"),
         ("/home/ollama/x /root/y", "/home/ollama/x /root/y"),
+        ("/home/*/.bashrc", "/home/*/.bashrc"),  # of a reading's key, which a bundle has to answer
         ("User=alice\nGroup=ollama", "User=user1\nGroup=ollama"),
         ("[GIN] | 200 | 192.168.1.7 | POST", "[GIN] | 200 | 198.18.0.1 | POST"),
         ("127.0.0.1:11434 0.0.0.0 ::1 [::]:11434", "127.0.0.1:11434 0.0.0.0 ::1 [::]:11434"),

@@ -126,7 +126,9 @@ def invalid_value(
         if setting.kind == "path":
             if one.scope == "service" and re.match(r"[~$]|\.{1,2}/|\w[\w.-]*/", one.value.strip("\"' ")):
                 said = f"{one.name}={one.value} is no absolute path: it is taken as it stands, no shell expands it"
-                yield Finding("warning", said, (one.place,), f"sudo ollamactl apply --set {one.name}=/ABSOLUTE/PATH")
+                fix = f"sudo ollamactl apply --set {one.name}=/ABSOLUTE/PATH"
+                so = ("service_restart_loop", "models_dir_missing")
+                yield Finding("warning", said, (one.place,), fix, explains=so)
             continue
         problem = setting.read(one.value).problem if one.value else ""
         if problem:

@@ -51,6 +51,8 @@ def _api(c: Collector, path: str, **body: str) -> bytes:
     """A reply of the server; with a `body` the request is a POST."""
     if (has := c.get("service")) is not None and not has.main_pid:
         raise Unknown(Missing("absent", f"{has.id} is {has.active_state}: no server to ask"))
+    if (process := c.get("process")) is not None and process.state in ("stopped", "tracing-stop"):
+        raise Unknown(Missing("timeout", f"process {process.pid} is stopped and answers nothing"))
     said = msgspec.json.encode(body).decode() if body else ""
     method = "POST" if body else "GET"
     return c.body(http(f"http://{c.need('address')}{path}", method=method, body=said, inside=_inside(c)))

@@ -105,6 +105,12 @@ def _may_die_again(c: Collector, service: Service, start: Start | None) -> bool:
     return not any(x.pid == service.main_pid for x in c.get("listeners") or ())
 
 
+def _died(lines: Log, start: Start) -> bool:
+    """Whether that start ended by itself, and nobody stopped it."""
+    since = [e.kind for e in lines.systemd if (e.line or 0) > (start.first_line or 0)]
+    return not start.listening or ("main_exited" in since and "stopping" not in since)
+
+
 def _deaths(c: Collector, service: Service) -> Log:
     """The unit's last lines, of whichever invocation: why the process before died is what matters."""
     lines = (f"_SYSTEMD_UNIT={service.id}", "+", "_PID=1", f"UNIT={service.id}")
@@ -186,6 +192,7 @@ def start(c: Collector) -> Start:
     mine = lines.start_of(has.invocation_id)
     if lines.where == "journal" and _may_die_again(c, has, mine):
         mine = next((s for s in reversed(lines.starts) if s.invocation != has.invocation_id), mine)
+        mine = mine if mine is not None and _died(lines, mine) else None
     if mine is None and lines.where != "journal":  # a file: nothing ties a line to the invocation but its time
         since = (has.exec_main_start or 0.0) - 1.0
         mine = next((s for s in reversed(lines.starts) if s.at is None or s.at >= since), None)

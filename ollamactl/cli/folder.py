@@ -9,10 +9,13 @@ from pathlib import Path
 
 import msgspec
 
+from ollamactl.core.paste.screens import heading
 from ollamactl.core.pasted import SMALL
 from ollamactl.errors import Exit, Failure
 
 FILES = 300  # of a folder; more is no collection of output
+HEADING = 512  # bytes that a file takes beside its own, at most
+_ENVIRON = re.compile(rb"(?:\w+=[^\0\n]*\0)+")  # /proc/PID/environ, as it was copied
 _LOGS = re.compile(r"journal|log|dmesg|kern", re.I)
 
 
@@ -35,8 +38,8 @@ def is_collection(path: Path) -> bool:
 
 
 def join(path: Path) -> Joined:
-    """The files of a folder one after another, logs last; of a log that is too long the end. Failure where the
-    folder holds none, or too many."""
+    """The files of a folder one after another, each below the prompt that its name stands for, logs last; of a log
+    that is too long the end. Failure where the folder holds none, or too many."""
     try:
         files = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
     except OSError as error:
@@ -50,13 +53,16 @@ def join(path: Path) -> Joined:
     size = lines = 0
     for file in files:
         try:
-            data = _read(file, SMALL - size - len(parts) - 64)
+            data = _read(file, SMALL - size - HEADING)
         except OSError:
             continue  # what cannot be read says nothing
+        if _ENVIRON.fullmatch(data):
+            data = data.replace(b"\0", b"\n")
         if not data.strip() or data.count(b"\0") > len(data) // 8:
             continue
-        data = data.rstrip(b"\n") + b"\n\n"
-        places.append((lines, str(file.relative_to(path))))
+        name = str(file.relative_to(path))
+        places.append((lines + 1, name))
+        data = heading(name).encode() + b"\n" + data.rstrip(b"\n") + b"\n\n"
         parts.append(data)
         size, lines = size + len(data), lines + data.count(b"\n")
     return Joined(b"".join(parts), tuple(places) or ((0, path.name),))

@@ -9,6 +9,9 @@ import pytest
 
 from ollamactl.cli import group
 from ollamactl.cli.folder import is_collection, join
+from ollamactl.cli.sources import text_facts
+from ollamactl.core.checks import run
+from ollamactl.core.paste.screens import heading
 from ollamactl.errors import Failure
 from tests.system.small import drop_in, served
 
@@ -71,7 +74,73 @@ def test_which_folders_are_collections(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     (tmp_path / "z.log").write_text("three\n")
     joined = join(tmp_path)
-    assert joined.text == b"one\ntwo\n\nthree\n\n"
-    assert [joined.place(n) for n in (1, 2, 4)] == [("a.txt", 1), ("a.txt", 2), ("z.log", 1)]
+    assert joined.text == b"$ cat a.txt\none\ntwo\n\n$ cat z.log\nthree\n\n"
+    assert [joined.place(n) for n in (2, 3, 6)] == [("a.txt", 1), ("a.txt", 2), ("z.log", 1)]
     (tmp_path / "index.json").write_text("{}")
     assert not is_collection(tmp_path)
+
+
+UNIT = """# /etc/systemd/system/ollama.service
+[Service]
+ExecStart=/usr/bin/ollama serve
+EnvironmentFile=/etc/default/ollama
+User=ollama
+"""
+SHOWN = (
+    "MainPID=4411\nResult=success\nEnvironment=OLLAMA_CONTEXT_LENGTH=8192\nActiveState=active\nNeedDaemonReload=no\n"
+)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("systemctl-cat.txt", "systemctl-show.txt", "proc-environ.txt", "etc-default-ollama"),
+        ("01_systemctl_cat_ollama.out", "02_systemctl_show.out", "03_proc_4411_environ.out", "04_etc_default_ollama"),
+        ("a.txt", "b.txt", "server environ", "etc.default.ollama.txt"),
+    ],
+)  # fmt: skip
+def test_each_file_begins_anew_and_its_name_says_what_it_is(tmp_path: Path, names: tuple[str, ...]) -> None:
+    ran = "PATH=/usr/bin\0USER=ollama\0OLLAMA_NUM_PARALLEL=2\0OLLAMA_CONTEXT_LENGTH=4096\0"
+    override = "# /etc/systemd/system/ollama.service.d/override.conf\n[Service]\n"
+    texts = (
+        UNIT + "\n" + override + 'Environment="OLLAMA_NUM_PARALLEL=8"\nEnvironment="OLLAMA_CONTEXT_LENGTH=8192"\n',
+        SHOWN,
+        ran,
+        "OLLAMA_NUM_PARALLEL=2\n",
+    )
+    for name, text in zip(names, texts, strict=True):
+        (tmp_path / name).write_text(text)
+    facts = text_facts(join(tmp_path).text, "folder")
+    assert [[p.why for p in f.problems] for f in facts.unit_files or ()] == [[], []]
+    assert facts.service is not None and facts.service.main_pid == 4411
+    assert facts.process is not None and (facts.process.environ or {})["OLLAMA_CONTEXT_LENGTH"] == "4096"
+    found = [f.check for f in run(facts).findings if f.severity != "info"]
+    assert sorted(found) == ["config_newer_than_process", "environment_file_overrides_dropin"]
+
+
+def test_the_environment_of_a_shell_is_not_the_services(tmp_path: Path) -> None:
+    (tmp_path / "env.txt").write_text("HOME=/home/ann\nOLLAMA_FLASH_ATTENTION=1\nOLLAMA_HOST=http://10.0.0.7:11434\n")
+    (tmp_path / "journal.txt").write_text(served().load(4096, 1, layers=(33, 33)).gin(200, "2s").text())
+    found = [f for f in run(text_facts(join(tmp_path).text, "folder")).findings if f.severity != "info"]
+    assert [f.check for f in found] == ["env_set_in_shell_not_service"]
+    assert any("OLLAMA_FLASH_ATTENTION=1" in one for one in found[0].evidence)
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt"),
+    [
+        ("systemctl-show.txt", "$ systemctl show"),
+        ("systemctl_is-enabled_ollama.log", "$ systemctl is-enabled ollama"),
+        ("07 - nvidia-smi.out", "$ nvidia-smi"),
+        ("host/override.conf", "$ cat /etc/systemd/system/ollama.service.d/override.conf"),
+        ("ollama.service", "$ cat /etc/systemd/system/ollama.service"),
+        ("nginx.conf", "$ cat nginx.conf"),
+        ("proc-77-environ", "$ cat /proc/77/environ"),
+        ("etc-environment.txt", "$ cat /etc/environment"),
+        ("bashrc", "$ cat ~/.bashrc"),
+        ("show.txt", "$ systemctl show ollama"),
+        ("my notes, oom; killed!.txt", "$ cat my-notes-oom-killed-.txt"),
+    ],
+)
+def test_what_a_files_name_stands_for(name: str, prompt: str) -> None:
+    assert heading(name) == prompt

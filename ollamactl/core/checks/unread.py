@@ -113,6 +113,8 @@ def env_set_in_shell_not_service(
         row = settings.lookup(one.name)
         if one.scope not in SHELLS or row is None or not one.name.startswith(("OLLAMA_", "CUDA_", "HSA_")):
             continue
+        if one.scope == "client" and one.name in CLIENT and "0.0.0.0" not in one.value:
+            continue  # the server that a client asks
         config = (start.config if start else None) or {}
         if one.name in config and settings.same(row, one.value, config[one.name], start.version if start else ""):
             continue

@@ -1,6 +1,5 @@
 """Takes a pasted text apart: unit files, output of commands, variables, words of clients; what is left is a log."""
 
-# ruff: noqa: E501 - a pattern is read more easily whole
 from __future__ import annotations
 
 import re
@@ -10,28 +9,17 @@ import msgspec
 from ollamactl.core import environment
 from ollamactl.core.facts import Facts, Listener, LoadedModel, LogEvent, Service, Told, ToldVariable, UnitFile
 from ollamactl.core.parse import events, ollama_ps, phrases, systemctl, unitfile
-from ollamactl.core.paste import cells, claims, commands
+from ollamactl.core.paste import cells, claims, commands, listening, screens
 from ollamactl.core.paste.canonical import canonical, quoted
 from ollamactl.core.paste.fragments import SHORT
+from ollamactl.core.paste.printed import Printed
 from ollamactl.core.paste.shape import LOG_LINE, LONGEST, WORLDS, clauses, foreign, named, plain
-from ollamactl.core.paste.units import PATH_LINE, unit_blocks
+from ollamactl.core.paste.units import PATH_LINE, SHOW_ONLY, unit_blocks
 from ollamactl.core.paste.variables import SETS, SPLIT, advised, mentioned
 
 ASIDE = 2000  # lines that are looked at for more than a log's
 _SHOW = re.compile(rf"({'|'.join(systemctl.PROPERTIES)})=")
-_SHOW_ONLY = {
-    "ActiveState", "SubState", "LoadState", "MainPID", "NRestarts", "InvocationID", "UnitFileState", "FragmentPath",
-    "DropInPaths", "NeedDaemonReload", "Result", "ExecMainStatus", "ExecMainStartTimestamp", "LoadError",
-}  # fmt: skip
 _PS_HEAD = re.compile(r"\s*NAME\s+ID\s+SIZE\s+PROCESSOR")
-_LISTEN = (
-    re.compile(r"\b(?:LISTEN|[Ll]isten(?:s|ing)? (?:only )?on|shows|bound to|binds to) +(?P<at>\[::1?\]|[\d.]+|localhost|\*):(?P<port>\d{2,5})(?P<name>)(?P<pid>)(?=\s*(?:$|[,.;)]| only| before| after| afterwards))"),
-    re.compile(r"(?:tcp6?\s+)?LISTEN\s+\d+\s+\d+\s+(?P<at>\S+):(?P<port>\d+)\s+\S+(?:.*\(\(\"(?P<name>[^\"]+)\",pid=(?P<pid>\d+))?"),
-    re.compile(r"tcp6?\s+\d+\s+\d+\s+(?P<at>\S+):(?P<port>\d+)\s+\S+\s+LISTEN(?:\s+(?P<pid>\d+)/(?P<name>\S+))?"),
-    re.compile(r"(?P<name>\S+)\s+(?P<pid>\d+)\s+\S+.*TCP (?P<at>\S+):(?P<port>\d+) \(LISTEN\)"),
-)  # fmt: skip
-
-
 _UNIT_FILE = re.compile(r"\s*(\S+\.(?:conf|service))\b(?: has| says| sets|:)?")
 
 Waiting = tuple[str, str, re.Pattern[str]]  # scope and name of a variable, and what its value's line looks like
@@ -46,10 +34,12 @@ class Splitter:
         self.messages: list[LogEvent] = []
         self.listeners: list[Listener] = []
         self.show: list[str] = []
+        self.asked = False  # whether a prompt with `systemctl show` is there
         self.status: dict[str, str] = {}
         self.drop_ins: list[str] = []
         self.worlds: list[str] = []
         self.commands = commands.Found()
+        self.printed = Printed()
         self.long = False  # whether this is more than a told case: then only forms count, no sentences
         self.placed: dict[str, dict[str, str]] = {}  # name -> unit file that a sentence names -> value there
         self.listed = False  # whether a whole table of `ollama ps` is there
@@ -81,6 +71,13 @@ class Splitter:
                 break
             line = plain(line[:LONGEST])
             aside.append((n + 1, line))
+            if (command := screens.prompt(line)) is not None:
+                self.printed.begin(command)
+                self._world(line)
+                line = line[: -len(command)] + screens.evidence(command)
+                keep[n] = ""
+            else:
+                self.printed.take(n + 1, line)
             if (own := canonical(line)) is not None:
                 keep[n] = own
                 self._world(line)
@@ -94,12 +91,13 @@ class Splitter:
             if self._show(line):
                 keep[n] = ""
                 continue
-            self._listener(line)
+            if (socket := listening.listener(line)) is not None:
+                self.listeners.append(socket)
             self._states(line)
             self._world(line)
             waiting = self._variables(line, n + 1, waiting)
             said = phrases.find(line)
-            if not self.long:
+            if not self.long and command is None:
                 known = {kind for kind, _ in said} | {row.kind for row, _ in events.find(line, None)}
                 said += [(kind, fields) for kind, fields in claims.find(line) if kind not in known]
             for kind, fields in said:
@@ -113,7 +111,7 @@ class Splitter:
     def _unit(self, lines: list[str], path: str, first: int) -> None:
         path = path or ("pasted unit" if not self.files else f"pasted unit {len(self.files) + 1}")
         main = path.endswith(".service") or (path.startswith("pasted") and any("ExecStart" in x for x in lines))
-        text = "\n" * first + "\n".join("" if PATH_LINE.match(x) else x for x in lines) + "\n"
+        text = "\n" * first + "\n".join("" if PATH_LINE.match(x) or screens.prompt(x) else x for x in lines) + "\n"
         parsed = unitfile.parse(path, text, "main" if main else "dropin")
         self.files.append(msgspec.structs.replace(parsed, text=""))
 
@@ -145,7 +143,9 @@ class Splitter:
 
     def _show(self, line: str) -> bool:
         found = _SHOW.match(line)
-        if (found and (found[1] in _SHOW_ONLY or self.show)) or (
+        asked = "systemctl show" in self.printed.command
+        self.asked = self.asked or asked
+        if (found and (found[1] in SHOW_ONLY or self.show or asked)) or (
             line.startswith("Environment=") and line.count("=") > 2
         ):
             self.show.append(line)
@@ -159,25 +159,6 @@ class Splitter:
         found = re.match(r"\s*[└├]─(\S+\.conf(?:, \S+\.conf)*)", line)
         if found and self.status.get("Drop-In"):
             self.drop_ins += [f"{self.status['Drop-In']}/{name}" for name in found[1].split(", ")]
-
-    def _listener(self, line: str) -> None:
-        if not re.search(r"LISTEN|[Ll]isten|shows|bound to|binds to", line) or "version" in line or len(line) > 400:
-            return
-        for pattern in _LISTEN:
-            found = pattern.search(line)
-            if found is not None:
-                at = found["at"].strip("[]")
-                at = "127.0.0.1" if at.startswith("localhost") else {"*": "::", "": "::"}.get(at, at)
-                pid = found["pid"]
-                self.listeners.append(
-                    Listener(
-                        address=at,
-                        port=int(found["port"][:6]),
-                        pid=int(pid[:9]) if pid else None,
-                        name=found["name"] or "",
-                    )
-                )
-                return
 
     def _variables(self, line: str, number: int, waiting: Waiting | None) -> Waiting | None:
         """Reads a line's variables; returns what waits for its value on the next line."""
@@ -197,7 +178,9 @@ class Splitter:
                     name = "OLLAMA_" + name.upper().replace("-", "_")
                 if name not in seen:
                     seen.add(name)
-                    self._set(name, found["value"].strip("\"'"), scope, number, line)
+                    value = found["value"].strip("\"'")
+                    scope = (self.printed.scope(name, value) if scope == "env" else "") or scope
+                    self._set(name, value, scope, number, line)
         for name, value, scope in () if seen or self.long else mentioned(line):
             self._set(name, value, scope, number, line)
             if file := _UNIT_FILE.match(line):
@@ -222,9 +205,13 @@ class Splitter:
     def facts(self) -> Facts:
         service = self._service()
         effective = None
+        read = self.printed.environment_files(tuple(self.files))
         if self.files:
             service = service or _stub(self.files)
-            effective = environment.effective(service, self.files, (), {})
+            effective = environment.effective(service, self.files, read, {})
+        apart = self.printed.lines_of(read)
+        self.variables = [v for v in self.variables if v.line not in apart]
+        process = self.printed.process(service.main_pid if service else 0)
         self._compare()
         world = next((name for name, _ in WORLDS if name in self.worlds), "")
         told = Told(variables=tuple(self.variables), messages=tuple(self.messages), world=world)
@@ -232,7 +219,9 @@ class Splitter:
             origin=f"log:{self.where}",
             service=service,
             unit_files=tuple(self.files) or None,
+            env_files=read or None,
             effective=effective,
+            process=process,
             loaded=self._loaded() if self.tables else self.commands.loaded,
             gpus=self.commands.gpus,
             drivers=self.commands.drivers,
@@ -249,7 +238,7 @@ class Splitter:
         return last if len(set(names)) < len(names) else tuple(m for table in self.tables for m in table)
 
     def _service(self) -> Service | None:
-        if len(self.show) >= 2:
+        if len(self.show) >= (1 if self.asked else 2):
             return systemctl.parse_show("\n".join(self.show))
         if "Active" not in self.status and "Loaded" not in self.status:
             return None

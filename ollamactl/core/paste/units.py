@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ollamactl.core.paste import screens
 from ollamactl.core.paste.shape import LOG_LINE
 
 _SECTION = re.compile(r"\s*\[(?:Unit|Service|Install|Socket|X-\w+)\]?\s*$", re.I)
@@ -13,6 +14,12 @@ PATH_LINE = re.compile(r"\s*#+ (/\S+\.(?:service|conf)(?:\.\w+)?)\s*$")
 _EDITOR = re.compile(r"\s*#+ Anything between here and the comment below will become")
 _EDITED = re.compile(r"\s*#+ (?:Lines|Edits) below this comment will be discarded")
 EDITED_FILE = "/etc/systemd/system/ollama.service.d/override.conf"
+# properties that `systemctl show` prints and that no unit file may set
+SHOW_ONLY = {
+    "ActiveState", "SubState", "LoadState", "MainPID", "NRestarts", "InvocationID", "UnitFileState", "FragmentPath",
+    "DropInPaths", "NeedDaemonReload", "Result", "ExecMainStatus", "ExecMainStartTimestamp", "LoadError",
+}  # fmt: skip
+_SHOWN = re.compile(rf"(?:{'|'.join(sorted(SHOW_ONLY))})=")
 _ASSIGN = re.compile(r"\s*[A-Za-z][A-Za-z-]*\s*=")
 
 
@@ -29,8 +36,8 @@ def unit_blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
                 yield n, end, EDITED_FILE
             n = end
             continue
-        if found := PATH_LINE.match(line):
-            path, path_at = found[1], n
+        if shown := _path(line):
+            path, path_at = shown, n
             if n + 1 < len(lines) and _ASSIGN.match(lines[n + 1]) and not LOG_LINE.match(lines[n + 1][:300]):
                 end = _block_end(lines, n + 1)
                 yield n, end, path
@@ -42,6 +49,15 @@ def unit_blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
             n, path = end, ""
             continue
         n += 1
+
+
+def _path(line: str) -> str:
+    """The unit file that a line says to follow: systemctl's comment, or a prompt with a command that prints it."""
+    if found := PATH_LINE.match(line):
+        return found[1]
+    command = screens.prompt(line)
+    path = screens.opened(command) if command else ""
+    return path if path.endswith(".service") or ("/systemd/" in path and path.endswith(".conf")) else ""
 
 
 def _edited_end(lines: list[str], n: int) -> int:
@@ -59,6 +75,10 @@ def _block_end(lines: list[str], n: int) -> int:
     continued = False
     for at in range(n, len(lines)):
         line = lines[at].rstrip("\r")
+        if at > n and screens.prompt(line) is not None:
+            break
+        if _SHOWN.match(line):
+            return _paragraph(lines, n, at)
         if continued or _ASSIGN.match(line) or _SECTION.match(line):
             if not continued and LOG_LINE.match(line[:300]):
                 break
@@ -74,3 +94,10 @@ def _block_end(lines: list[str], n: int) -> int:
             break
         continued = line.endswith("\\")
     return last + 1
+
+
+def _paragraph(lines: list[str], first: int, at: int) -> int:
+    """Where the lines around `at` begin that no blank line parts, after `first`."""
+    while at > first + 1 and lines[at - 1].strip():
+        at -= 1
+    return at

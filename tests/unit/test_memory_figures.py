@@ -329,3 +329,17 @@ def test_output_of_embedding_models_has_embeddings_too() -> None:
     row = next(r for r in PLAIN if r["meta"]["general.architecture"] == "bert")
     model = _hyper(row["model"])
     assert output_bytes(model, row["np"]) == row["np"] * 4 * (model.vocabulary + model.embedding)
+
+
+@pytest.mark.parametrize(("family", "tensor"), [("mamba2", "ssm_in"), ("rwkv7", "time_mix_key")])
+def test_a_file_without_a_tensor_of_its_family_gets_the_formula(family: str, tensor: str) -> None:
+    """Such a file is refused by the engine; a plan of it has a buffer and a wide band all the same."""
+    row = next(r for r in PLAIN if r["meta"]["general.architecture"] == family)
+    whole = stored_tensors()[row["model"]]
+    model = hyper(row["meta"], [t for t in whole if tensor not in t.name])
+    narrow, wide = (
+        next(t for t in predict(m, _request(row, m), GPU).terms if t.name == "compute" and t.device == 0)
+        for m in (_hyper(row["model"]), model)
+    )
+    assert wide.bytes >= 4 * model.vocabulary
+    assert wide.above / wide.bytes > narrow.above / narrow.bytes

@@ -46,18 +46,26 @@ def buffers(hyper: Hyper, graph: Graph, *, on_host: bool = False) -> Buffers:
 
 
 # A plan asks for the same graphs in many of its cells. Keys hold the identity of a model, values the model itself.
-_built: dict[tuple[object, ...], tuple[Hyper, int | None]] = {}
+_built: dict[tuple[object, ...], tuple[Hyper, int]] = {}
 _curves: dict[tuple[object, ...], tuple[Hyper, Curve]] = {}
 
 
 def built_bytes(hyper: Hyper, graph: Graph, *, on_host: bool = False, part: Part | None = None) -> int | None:
-    """The buffer by the graph itself (decoder.py), or None."""
+    """The buffer by the graph itself (decoder.py); None where the builder has no rule for the family, or the file
+    lacks a tensor that the family has."""
     if not hyper.family.built:
         return None
     tok = tokens(graph)
     hosted = part is not None and bool(part.hosted)
-    if _frees_masks(hyper, part) or not graph.flash or hosted or (part is not None and not part.blocks):
-        return _followed(hyper, graph, tok, on_host, part)
+    bends = _frees_masks(hyper, part) or not graph.flash or hosted or (part is not None and not part.blocks)
+    try:
+        return (_followed if bends else _by_cells)(hyper, graph, tok, on_host, part)
+    except KeyError:
+        return None
+
+
+def _by_cells(hyper: Hyper, graph: Graph, tok: int, on_host: bool, part: Part | None) -> int:
+    """`exact` by the curve of graphs like this one, remembered."""
     kinds = _alike(graph.type_k, graph.cuda), _alike(graph.type_v, graph.cuda)
     at, windowed = graph.cells, bool(hyper.widths.swa and hyper.window)
     key = (id(hyper), tok, on_host, part, kinds, graph.slots, at.streams, windowed and at.swa, graph.transposed,
@@ -76,7 +84,7 @@ def _curve(hyper: Hyper, graph: Graph, tok: int, on_host: bool, part: Part | Non
     def laid_out(full: int) -> int:
         cells = Cells(full, graph.cells.swa if windowed else full, graph.cells.streams)
         at = msgspec.structs.replace(graph, context=full * graph.slots, cells=cells)
-        return exact(hyper, at, tok, on_host=on_host, part=part) or 0
+        return exact(hyper, at, tok, on_host=on_host, part=part)
 
     mask = 2 * tok * (part.copies if part is not None else 1)
     copied = sum(
@@ -99,7 +107,7 @@ def _alike(kind: str, cuda: bool) -> str:
     return "q8_0" if quantized(kind) else "f16" if kind == "bf16" and not cuda else kind
 
 
-def _followed(hyper: Hyper, graph: Graph, tok: int, on_host: bool, part: Part | None) -> int | None:
+def _followed(hyper: Hyper, graph: Graph, tok: int, on_host: bool, part: Part | None) -> int:
     """`exact`, remembered."""
     key = (id(hyper), tok, on_host, part, graph)
     found = _built.get(key)

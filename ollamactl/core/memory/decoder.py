@@ -22,15 +22,10 @@ if TYPE_CHECKING:
 F = 4  # bytes of an f32
 
 
-def exact(hyper: Hyper, graph: Graph, tok: int, *, on_host: bool = False, part: Part | None = None) -> int | None:
-    """The compute buffer of a device (or of the host alone), to the byte; None where the builder has no rule, or where
-    the file lacks a tensor that its family has (the engine refuses such a file)."""
-    if not hyper.family.built:
-        return None
-    try:
-        return _laid_out(_built(Builder(hyper, graph, tok, on_host=on_host, part=part)))
-    except KeyError:
-        return None
+def exact(hyper: Hyper, graph: Graph, tok: int, *, on_host: bool = False, part: Part | None = None) -> int:
+    """The compute buffer of a device (or of the host alone), to the byte, of a family that the builder has rules for.
+    Raises KeyError where the file lacks a tensor that its family has (the engine refuses such a file)."""
+    return _laid_out(_built(Builder(hyper, graph, tok, on_host=on_host, part=part)))
 
 
 def _built(b: Builder) -> Builder:

@@ -47,6 +47,8 @@ EXAMPLES = {
         "Unable to load dynamic server library: librocblas.so.3: cannot open shared object file: No such file or directory"
     ),
     "failed to load model": "llama_init_from_gpt_params: error: failed to load model '/m/blobs/sha256-1'",
+    "unable to load model: ": "Error: 500 Internal Server Error: unable to load model: /m/blobs/sha256-1",
+    "cannot find tokenizer": "llama_model_load: error loading model: cannot find tokenizer merges in model file",
     "POST predict": 'Error: POST predict: Post "http://127.0.0.1:40001/completion": EOF',
     "failed with status": "ggml_metal_graph_compute: command buffer 0 failed with status 5",
     "Only one usage of each socket address": (

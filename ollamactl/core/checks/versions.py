@@ -9,6 +9,14 @@ from ollamactl.core.facts import Facts, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 
 
+# why a load may fail on a release that knows the model
+OTHER_REASONS = (
+    "alloc_failed", "out_of_memory", "model_file_damaged", "load_damaged", "file_missing", "folder_denied",
+    "gpu_error", "gpu_unsupported", "assertion_failed", "segfault", "abort", "illegal_instruction", "runner_killed",
+    "kv_type_without_flash_attention", "nvidia_driver_too_old",
+)  # fmt: skip
+
+
 @check(weight=60)
 def version_outdated(facts: Facts, signs: Signs = NO_SIGNS, release: tuple[int, ...] = ()) -> Iterator[Finding]:
     """The release is older than the model, or than what is asked of it.
@@ -24,6 +32,9 @@ def version_outdated(facts: Facts, signs: Signs = NO_SIGNS, release: tuple[int, 
         yield Finding(
             "error", f"this release does not know{who}", signs.lines("unknown_architecture", "needs_newer"), fix
         )
+    elif signs.has("model_refused") and not signs.has(*OTHER_REASONS):
+        said = "this release cannot load the model: most often it is older than the model"
+        yield Finding("error", said, signs.lines("model_refused"), fix)
     elif () < release < (0, 6):
         yield Finding(
             "info",
@@ -34,7 +45,7 @@ def version_outdated(facts: Facts, signs: Signs = NO_SIGNS, release: tuple[int, 
         )
 
 
-@check(weight=70)
+@check(weight=70, explains=("version_outdated",))
 def client_server_version_mismatch(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The `ollama` command and the running server are of different releases.
 

@@ -64,6 +64,18 @@ KV_HEAVY = (  # a load of which only its end was pasted
     + 'time=2026-05-04T10:00:08.000Z level=INFO source=device.go:256 msg="kv cache" device=CPU size="{}"\n'
     + Log("0.17.4").say("llama runner started in 7.10 seconds", source="server.go:1388").text()
 )
+PINNED = "llm_load_tensors: ggml ctx size =    0.83 MiB\nggml_cuda_host_malloc: failed to allocate 16607.35 MiB of pinned memory: out of memory\n"
+
+
+def queued(*durations: str) -> str:
+    """Requests that began at one time and end one after another, as a compose log that was indented has them."""
+    rows = ["  embedder  | Embedding 6 chunks of text."]
+    for took in durations:
+        minutes, _, rest = took.rpartition("m")
+        seconds = int(minutes or 0) * 60 + int(rest.rstrip("s"))
+        rows.append(f'  ollama    | [GIN] 2026/05/04 - 10:{seconds // 60:02}:{seconds % 60:02} | 200 |  {took} |  172.30.0.3 | POST     "/api/embeddings"')
+    return "\n".join(rows) + "\n"
+
 
 ROWS: dict[str, tuple[str, str, str]] = {
     "amd of 0.1.29": ("gpu_not_supported_by_backend",
@@ -186,6 +198,22 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "an update that erases": ("settings_in_main_unit", "I set variables in ollama.service; can one update without erasing the service?\n", "I set variables in ollama.service; how does one update?\n"),
     "a blob that a proxy garbles": ("proxy_not_in_service", 'download.go:166: couldn\'t download blob: Get "https://cdn.example/blobs/x": tls: first record does not look like a TLS handshake\n', 'download.go:166: downloading blob from "https://cdn.example/blobs/x"\n'),
     "a chip of which support was dropped": ("gpu_not_supported_by_backend", "The last update dropped support for gfx900, so the chip does not work.\n", "The last update of the documents names gfx900.\n"),
+    "a single GPU preferred": ("gpu_subset_used", "Both are found, but the release favors a single GPU and the other idles.\n", "Both are found and used as intended.\n"),
+    "split over both for nothing": ("gpu_spread_unneeded", "It splits the load among both, which is counterproductive: one link is slow.\n", "It splits the load among both, as configured.\n"),
+    "started faster than the GPU": ("service_started_before_gpu", "The service is started faster than the GPUs are ready.\n", "The service is started after the GPUs, as intended.\n"),
+    "no UVM in a virtual GPU": ("vgpu_uvm_unsupported", "The machine has a vGPU, for which UVM is not supported.\n", "The machine has a vGPU, for which UVM is supported.\n"),
+    "two versions of a driver": ("driver_library_mismatch", "apt has nvidia-driver-550 550.107.02-0ubuntu1, and /proc says NVIDIA UNIX x86_64 Kernel Module  550.90.07\n",
+                                "apt has nvidia-driver-550 550.107.02-0ubuntu1, and /proc says NVIDIA UNIX x86_64 Kernel Module  550.107.02\n"),
+    "lists answer, answers do not": ("runner_hung_parent_healthy", "/api/generate hangs indefinitely, while /api/version and /api/tags keep responding.\n", "/api/generate works, and /api/version and /api/tags keep responding.\n"),
+    "serve and the unit's variables": ("running_server_is_not_the_service", "`ollama serve` does not use what the systemd unit sets.\n", "The service uses what the systemd unit sets.\n"),
+    "never both": ("models_evict_each_other", "The chat model and the small one cannot be loaded simultaneously.\n", "The chat model and the small one are loaded simultaneously.\n"),
+    "a fresh reboot": ("service_started_before_gpu", "The service does not detect the GPU after a fresh reboot, only when it is restarted manually.\n", "The service detects the GPU after a fresh reboot, as intended.\n"),
+    "one row of embeddings after the other": ("parallel_forced_to_1_embedding", "The embeddings API handles 1 request at a time.\n", "The embeddings API is fast.\n"),
+    "requests of a compose log, indented": ("queue_wait_exceeds_client_timeout", queued("3m51s", "3m59s", "4m6s", "4m12s", "4m19s", "4m28s"), queued("31s", "31s", "31s", "31s", "31s", "31s")),
+    "a context for each slot": ("context_multiplied_by_parallel", "NUM_PARALLEL allocates a context for each parallel request, and the KV cache does not fit.\n", "NUM_PARALLEL is one.\n"),
+    "gave up before the model was there": ("client_timeout_during_load", "The client disconnects before the model is ready.\n", "The client disconnects after its answer.\n"),
+    "an old word for no GPU": ("no_gpu_found", "2023/11/28 14:54:33 routes.go:797: GPU support may not enabled, check you have installed GPU drivers\n", "2023/11/28 14:54:33 routes.go:777: Listening on 127.0.0.1:11434 (version 0.1.12)\n"),
+    "pinned memory is not needed": ("partial_offload", PINNED + "llm_load_tensors: offloaded 11/33 layers to GPU\n", PINNED + "llm_load_tensors: offloaded 33/33 layers to GPU\n"),
 }  # fmt: skip
 
 
@@ -226,3 +254,13 @@ def test_a_cure_that_is_told_is_no_setting() -> None:
     assert "env_set_in_shell_not_service" not in [f.check for f in cured.findings]
     typed = report("I typed this in my terminal: export OLLAMA_NUM_PARALLEL=4\n")
     assert [f.check for f in typed.findings] == ["env_set_in_shell_not_service"]
+
+
+def test_the_images_own_defaults_are_a_containers() -> None:
+    """Every interface of a container is only its own: a GPU that it lacks is told before."""
+    log = Log("0.5.4").config(OLLAMA_HOST="http://0.0.0.0:11434", OLLAMA_MODELS="/root/.ollama/models").listen("[::]:11434").cpu()
+    found = {f.check: f.severity for f in report(log.text()).findings}
+    assert next(iter(found)) == "no_gpu_found"
+    assert found["api_exposed_without_auth"] == "info"
+    host = Log("0.5.4").config(OLLAMA_HOST="http://0.0.0.0:11434").listen("[::]:11434").cpu()
+    assert {f.check: f.severity for f in report(host.text()).findings}["api_exposed_without_auth"] == "warning"

@@ -18,6 +18,9 @@ def _wild(address: str) -> bool:
 def _container(facts: Facts) -> bool:
     inside = facts.told is not None and facts.told.world == "docker"
     line = facts.start.listening_line.text if facts.start and facts.start.listening_line else ""
+    config = (facts.start.config if facts.start else None) or {}  # the image's own defaults
+    if config.get("OLLAMA_MODELS") == "/root/.ollama/models" and config.get("OLLAMA_HOST", "").endswith("//0.0.0.0:11434"):
+        return True
     form = (facts.log is not None and ("docker" in facts.log.form or "compose" in facts.log.form)) or "|" in line[:40]
     return inside or form or (facts.system is not None and facts.system.container in ("docker", "podman"))
 

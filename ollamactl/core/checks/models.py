@@ -224,7 +224,7 @@ def runner_hung_parent_healthy(facts: Facts, signs: Signs = NO_SIGNS) -> Iterato
                 f"sudo kill -9 {runner.process.pid}",
             )
             return
-    if signs.has("no_reply") and (signs.has("stopping_model") or facts.loaded):
+    if signs.has("no_reply") and (signs.has("stopping_model", "server_answers") or facts.loaded):
         yield Finding(
             "error",
             "a runner hangs: requests are accepted and get no byte, the server itself answers",

@@ -238,6 +238,8 @@ def container_lost_gpu_cgroup(signs: Signs, facts: Facts, start: Start | None = 
 
 def _container_told(signs: Signs, facts: Facts) -> tuple[str, ...]:
     """The words of somebody whose container lost the GPU and got it back by a restart, or after a while."""
+    if signs.has("cuda_999"):
+        return ()  # the driver itself is broken
     inside = facts.told is not None and facts.told.world == "docker"
     later = signs.has("gpu_lost_later") or (signs.has("container_restart_helps") and signs.has("cpu_instead"))
     if signs.has("containers_lose_gpu") or (later and (inside or signs.has("container_restart_helps"))):
@@ -273,7 +275,8 @@ def vgpu_uvm_unsupported(signs: Signs, start: Start | None = None) -> Iterator[F
     """
     vgpu = signs.of("vgpu")
     named = [c for c in gpus_of(start) if re.search(r"(?i)grid|vgpu", c.description + c.name)]
-    failing = signs.has("cuda_init_failed", "gpu_error", "load_failed") or cpu_only(start) or signs.has("uvm_missing")
+    failing = signs.has("cuda_init_failed", "gpu_error", "load_failed") or cpu_only(start)
+    failing = failing or signs.has("uvm_missing", "uvm_unsupported")
     if (vgpu or named) and failing:
         yield Finding(
             "error",

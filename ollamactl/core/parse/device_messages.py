@@ -31,6 +31,7 @@ DEVICES: tuple[Event, ...] = (
     Event("no_compatible_gpu", "no compatible GPUs were discovered"),
     Event("no_compatible_gpu", "no GPU detected", "text", "up to 0.1.27"),
     Event("no_compatible_gpu", "gpu support may not be enabled", "text", "up to 0.1.17"),
+    Event("no_compatible_gpu", "GPU support may not enabled", "text", "0.1.7 – 0.1.12"),
     Event("no_compatible_gpu", "no compatible amdgpu devices detected", "msg", "0.1.33 – 0.12.3"),
     Event("no_compatible_gpu", "all detected amdgpus are skipped, falling back to CPU", "msg", "0.1.28 – 0.1.32"),
     Event("cpu_runners_only", "Dynamic LLM libraries", "prefix", "up to 0.5.7", r"(?P<runners>\[cpu\w*(?: cpu\w*)*\])",

@@ -37,7 +37,7 @@ _CUT = re.compile(  # a journal's line of which time and host were left out
     rb"[\s`>]*(?:\xe2\x80\xa6|\.\.\.|" + _STAMP + rb")? {0,3}ollama\[\d{1,9}\]: "
     rb"(?=time=|level=|source=\w+\.go|\[GIN\]|\d{4}/\d\d/\d\d |[a-z_]+: |Error: )"
 )
-_COMPOSE = re.compile(rb"([A-Za-z0-9][\w.-]*) +\| ?")
+_COMPOSE = re.compile(rb"[ \t]{0,8}([A-Za-z0-9][\w.-]*) +\| ?")
 _STAMPED = re.compile(
     rb"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)?)"
     rb"(?: {1,4}(?:stdout|stderr) [FP] (?=\S)|[ \t|]{0,4}(?:INFO|info|stderr|stdout)?[ \t|]{0,4}"

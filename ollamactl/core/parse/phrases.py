@@ -48,7 +48,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|GPUs? (?:\w+ ){0,3}(?:not|n't|no longer|never|isn't) (?:\w+ )?(?:used|utili[sz]ed|detected|found|recogni[sz]ed|visible|available|working)|GPU (?:usage|utili[sz]ation) (?:\w+ ){0,3}0 ?%|only (?:using|uses|used) (?:the )?CPU|runs? (?:\w+ )?on (?:the )?CPU again"
            r"|GPU (?:\w+ ){0,3}(?:lost|gone|disappear\w*|vanish\w*)|(?:fail\w*|stop\w*|refus\w*) (?:to )?work\w* with \W?(?:CUDA|ROCm|the GPU)"
            r"|no compatible GPUs were discovered"),
-    Phrase("after_reboot_cpu", r"after (?:a |the |every |each )?(?:re)?boot\b.*\b(?:cpu|(?:no|not|never|without|loses?|lost|\w+n't)\b[^\n]{0,30}\bgpu)"
+    Phrase("after_reboot_cpu", r"\b(?:service|ollama) (?:is |was )?start(?:s|ed)? (?:\w+ ){0,2}(?:faster|earlier|sooner|before)\b[^\n]{0,40}\b(?:GPUs?|driver|nvidia|amdgpu)\b|after (?:a |the |every |each )?(?:re)?boot\b.*\b(?:cpu|(?:no|not|never|without|loses?|lost|\w+n't)\b[^\n]{0,30}\bgpu)"
            r"|(?:GPU|card|CUDA|ROCm)\b[^\n]{0,60}(?:detected|found|recogni[sz]ed|used|works?)\b[^\n]{0,30}after (?:manually )?re-?start\w* (?:the )?(?:ollama|service)"
            r"|(?:not|n't|never|fails? to) (?:detect|find|see|use|recogni[sz]e)[^\n]{0,60}(?:GPU|card)\b[^\n]{0,60}(?:after|from|on|at|following) (?:an? |the |every |each )?(?:fresh |system |clean |cold )?(?:re)?boot\b"),
     # Windows in another language than English: protocol, address and port stand in brackets
@@ -66,12 +66,15 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("given_up_after", r"(?:request|client|connection|ollama|generation)\b[^\n]{0,40}(?:cancel+ed|aborted|dropped|closed|cut off|disconnect\w*|times? out|timed out)(?: \w+){0,2} after (?P<time>\d+ ?(?:s\b|sec\w*|m\b|min\w*))"),
     Phrase("gateway_timeout", r"504 Gateway Time-?out|upstream timed out|HTTP/\S+ 504|\b504\b.*(?:nginx|gateway)"),
     Phrase("stream_broken", r"upstream prematurely closed"),
+    Phrase("client_gone_during_load", r"client\b[^\n]{0,20}\b(?:disconnect\w*|gone|clos\w+|giv\w+ up|gave up)\b[^\n]{0,30}\bbefore (?:the |its )?(?:model|load)\b[^\n]{0,12}\b(?:ready|loaded|done|complete)"),
     Phrase("queue_full", r"server busy, please try again"),
     Phrase("status_403", r"\b403\b"),
     Phrase("browser_origin", r"\bCORS\b|(?:chrome|browser|firefox|edge|web)[ -]?extensions?|(?:chrome|moz|safari-web)-extension://|browser plug-?in|-H ['\"]Origin:|\bOLLAMA_ORIGINS\b"),
     Phrase("forbidden_origin", r"blocked by CORS policy|403 Forbidden.*origin|origin.*(?:403|not allowed)|chrome-extension://\S+.*403"),
     Phrase("bad_duration", r"time: (?:missing unit in|invalid|unknown unit) [^\n]*duration|missing unit in duration"),
     Phrase("no_reply", r"timed out after \d{5,} milliseconds with 0 (?:out of|bytes)|\b0 bytes (?:received )?(?:in|after|for) \d{2,} ?(?:s\b|sec|min)"),
+    Phrase("no_reply", r"\bzero bytes\b|\bhang(?:s|ing)? (?:indefinitely|for ?ever|infinitely)|\binfinit\w+ hang"),
+    Phrase("server_answers", r"/api/(?:version|tags|ps)\b[^\n]{0,80}\b(?:keep|still|continue)\w* (?:to )?(?:respond|answer|work|return)"),
     Phrase("needs_newer", r"requires a newer version of Ollama|pull model manifest: 412|may require a newer version"),
     Phrase("runner_killed", r"\bOOMKilled\b|[Ee]xit(?:ed)?(?: with)? [Cc]ode:?\s+137\b"),
     Phrase("reloaded_each_time", r"unload\w*[^\n]{0,30}\bmodels?\b[^\n]{0,30}\b(?:every|each)\b|(?:repeatedly|constantly|keeps?) (?:\w+ and )?re-?load\w*[^\n]{0,30}\bmodels?\b"
@@ -121,9 +124,10 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("nginx_bad", r"proxy_buffering\s+on|proxy_pass\s+https?://[^;]*:11434/api/?;"),
     # GPUs
     Phrase("nvml_failed", r"Failed to initialize NVML: Unknown Error"),
-    Phrase("driver_mismatch", r"Driver/library version mismatch|NVML: Driver|NVML library version"),
+    Phrase("driver_mismatch", r"nvidia-driver\S* (\d{3}\.\d+[.\d]*)[^\n]{0,160}Kernel Module +(?!\1)\d{3}\.|Driver/library version mismatch|NVML: Driver|NVML library version"),
     Phrase("uvm_missing", r"/dev/nvidia-uvm'?:? ?(?:cannot|No such|is missing|missing|not found)|nvidia[_-]uvm (?:is )?(?:not loaded|missing|does not exist)"
            r"|cannot access '?/dev/nvidia-uvm|modprobe nvidia[_-]uvm|nvidia-modprobe -u"),
+    Phrase("uvm_unsupported", r"\bUVM\b[^\n]{0,30}(?:\bnot|n't) supported"),
     Phrase("uvm_in_use", r"Module nvidia_uvm is in use|nvidia_uvm.*in use"),
     Phrase("cuda_999", r"(?:CUDA|cudart|cuInit|cuda\w*)\D{0,40}\b999\b|error 999"),
     Phrase("driver_version_told", r"(?<!CUDA )Driver Version: (?P<version>\d{3}\.[\d.]+)|(?<!CUDA )(?i:\bdriver(?: version)?\**)[ :=]+(?P<other>\d{3}\.[\d.]+)|NVRM version:.*Kernel Module +(?P<third>\d{3}\.[\d.]+)"),
@@ -156,6 +160,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("service_file_told", r"\bollama\.service\b|systemd (?:unit|service|config\w*)|(?:service|unit) (?:file|config\w*)\b|Environment lines?"),
     Phrase("remote_client", r"(?:access|connect|reach|call|use|open)\w*[^\n]{0,60}(?:from|on|by) (?:an?)?other (?:machine|computer|device|pc|host|server|laptop)s?|(?:over|from|in|on|within) (?:the |my )?(?:LAN|local network|(?:same )?network)\b"
            r"|other (?:machine|computer|device|pc|host)s? (?:can ?not|can't|could not|couldn't|are (?:not|un)able)|not reachable from other"),
+    Phrase("by_hand_told", r"ollama serve\W{0,3} (?:does(?: not|n't)|will not|won't|cannot|can't)[^\n]{0,40}\b(?:systemd|service|unit|override)\b"),
     Phrase("in_profile", r"(?P<name>OLLAMA_\w+)[^\n]{0,80}\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b|\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b[^\n]{0,80}(?P<more_name>OLLAMA_\w+)"),
     Phrase("stays_unset", r"(?P<name>(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_[A-Z_]+)\W{0,4} (?:remains?|stays?|is (?:still|always)|still (?:is|shows?)) (?:empty|unset|blank|the default|default|unchanged|0|false|127\.)"),
     Phrase("runs_locally", r"(?:localhost|127\.0\.0\.1):11434\b[^\n]{0,40}(?:is running|works|reachable|respon[ds]\w+|fine)"),
@@ -168,10 +173,10 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("embedding_parallel", r"embedding[^\n]{0,60}\bparallel|\bparallel\b[^\n]{0,60}embedding"),
     Phrase("mlx_parallel", r"\bMLX\b[^\n]*(?:serial|parallel|n_slots|slots)"),
     Phrase("queue_expected", r"MAX_QUEUE[^\n]*(?:still wait|never|no(?:t| one)? (?:rejected|503))"),
-    Phrase("one_model_only", r"MAX_LOADED_MODELS[^\n]*(?:only|one) (?:one )?(?:model|loaded|at a time)"),
+    Phrase("one_model_only", r"(?:cannot|can't|can not|never) be loaded (?:simultaneously|together|at the same time|alongside)|MAX_LOADED_MODELS[^\n]*(?:only|one) (?:one )?(?:model|loaded|at a time)"),
     Phrase("unloaded_anyway", r"\b(?:5|five) min\w*\b[^\n]{0,80}\b(?:releas|unload|fre)ed\b|\b(?:unload|releas)\w*\b[^\n]{0,40}\b(?:after|in) (?:about )?(?:5|five) min|(?:still |is |was |gets )unloaded after"),
-    Phrase("one_gpu_used", r"only (?:one|1|uses one)[^\n]{0,20}GPU"),
-    Phrase("spread_unneeded", r"(?:spread|split) (?:over|across)[^\n]{0,20}GPUs?[^\n]*(?:fits|would fit|suffic)"),
+    Phrase("one_gpu_used", r"\bonly use[sd]? (?:one|1|a single) GPU\b|\b(?:favou?rs|prefers) (?:a single|one) GPU\b|only (?:one|1|uses one)[^\n]{0,20}GPU"),
+    Phrase("spread_unneeded", r"\bsplit\w*\b[^\n]{0,40}\b(?:among|over|across|between) (?:both|all)\b[^\n]{0,120}\b(?:counterproductive|slower|needless|unnecessary)\b|(?:spread|split) (?:over|across)[^\n]{0,20}GPUs?[^\n]*(?:fits|would fit|suffic)"),
     Phrase("uneven_split", r"uneven(?:ly)?[^\n]*GPUs?|GPUs? of different sizes?|GPUs? with different VRAM|(?:larger|bigger|smaller|second|other|faster|first) (?:card|GPU)[^\n]*(?:under-?utili[sz]ed|saturated|barely|mostly idle)"
            r"|put(?:s|ting) [\d.]+ ?GB on (?:the )?[^\n]{1,40} and [\d.]+ ?GB on"),
     Phrase("slower_now", r"(?:slower|slow)[^\n]*(?:after|since)[^\n]*(?:update|upgrad|0\.\d+)"),
@@ -193,6 +198,8 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("tmp_noexec_told", r"\bnoexec\b[^\n]{0,20}\s/tmp\b|(?<![\w/])/tmp\b[^\n]{0,60}\bnoexec\b|/tmp\b[^\n]{0,20}without exec\w+ permission"),
     Phrase("num_ctx_withheld", r"(?:does(?: not|n't)|not|never|fails? to) (?:forward|send|pass|include|transmit)\w* (?:the |a |any )?\W?num_ctx"),
     Phrase("rocm_runner_failed", r"rocm runner[^\n]*fail"),
+    Phrase("context_times_slots", r"\b(?:creates?|allocates?|needs?)\b[^\n]{0,30}\bcontext\b[^\n]{0,20}\bfor each (?:parallel|slot|concurrent)|NUM_PARALLEL\b[^\n]{0,60}\banother context"
+           r"|\btotal context\b[^\n]{0,20}\d ?[*×x] ?\d|\bnum_?ctx ?[*×x] ?(?:OLLAMA_)?num_?parallel"),
     Phrase("kv_each", r"\bn_ctx_(?:per_)?seq[ =:]+(?P<each>[1-9]\d{2,6})\b"),
     Phrase("kv_size_times", r"kv_size[ =:]+(?P<total>\d+)"),
 )  # fmt: skip

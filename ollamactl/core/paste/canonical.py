@@ -23,6 +23,7 @@ _WORTH = re.compile(
     r"|inference compute|default_num_ctx|\.service: [A-Z]|\.(?:conf|service):\d+: |^\W*(?:Start|Stop)(?:ed|ing|ped|ping) |\| [A-Z]+ +\""
 )
 _FRAME = re.compile(r"^[\s>*|`\"'“”‘’–—\-]+(?=[\w\[#/])|[\s`\"'“”’|>]+$")
+_ACCESS = re.compile(r"\[GIN\] \d{4}/\d\d/\d\d - [\d:]{8} \| *\d{3} \|.*")
 _INNER = re.compile(r"time=\d{4}-\d\d-\d\dT\S+ level=[A-Z]+ .*")
 _RECORD = re.compile(r"(?:level=[A-Z]+ source=\S+ msg=|msg=[\"\w]).*")
 _HEAD = re.compile(
@@ -72,6 +73,8 @@ def canonical(line: str) -> str | None:
     if "time=" in line and (found := _INNER.search(line)) is not None:
         if re.search(r"device context \d+$", line[: found.start()]):
             return None  # the CUDA library's own words, without an end of line: they say more
+        return _closed(found[0])
+    if "[GIN]" in line and (found := _ACCESS.search(line)) is not None:
         return _closed(found[0])
     if "[" in line and (found := _DMESG.search(line)) is not None:
         return f"Jan 01 00:00:00 localhost kernel: {found['said']}"

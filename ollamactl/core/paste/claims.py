@@ -45,7 +45,7 @@ SERIAL = (
 )
 
 # -- circumstances --
-BOOT = r"(?:\b(?:after|at|on|since|following|until|survive|before)\b[^.;,]{0,20}\b(?:re)?boots?\b|\brebooted\b|\bafter (?:a |the )?restart of the (?:host|machine|computer)|\bfresh boot\b|\bafter boot\b)"
+BOOT = r"(?:\b(?:after|at|on|since|following|until|survive|before)\b[^.;,]{0,20}\b(?:re)?boots?\b|\brebooted\b|\bafter (?:a |the )?restart of the (?:host|machine|computer)|\bfresh (?:re)?boot\b|\bafter boot\b)"
 SLEEP = r"(?:\bsuspend\w*|\bresum\w+|\bsleep\w*\b|\bhibernat\w*|\bwak(?:e|es|ing|eup)\b|\bwoke\b)"
 UPDATE = r"(?:\b(?:after|since|from|with|by|at|each|every|on)\b[^.;,]{0,22}\b(?:updat\w+|upgrad\w+|re-?install\w*|new release|v?0\.\d+(?:\.\d+)?)\b|\bupgrades? (?:of|to)\b|\binstall(?:er|\.sh| script)\b)"
 WHILE = r"(?:\bafter (?:a |some )?(?:while|time|idle|days?|hours?|\d+)|\bfor (?:some )?(?:hours|days)\b|\bidle\b|\bsome time\b|\blong-running\b|\bthen CPU\b|\beventually\b|\bovernight\b|\b\d+ ?(?:–|-|to) ?\d+ ?h\b)"
@@ -80,7 +80,7 @@ RULES: tuple[Rule, ...] = (
     Rule("containers_lose_gpu", (CONTAINER, ON_CPU, WHILE), (SLEEP,)),
     Rule("containers_lose_gpu", (CONTAINER, r"\bNVML\b", r"\berror\b")),
     Rule("driver_updated", (r"\bdrivers?\b", r"\b(?:updat|upgrad|chang|install)\w*", rf"(?:{ON_CPU}|{UNUSED}|\bslow\b|\breboot\b|\bfails?\b|\bmismatch\b)"), (r"\btoo old\b", r"\brequir\w+ ", r"\bneeds\b")),
-    Rule("hidden_from_unit", (GPU, UNUSED, r"\b(?:unit|service|systemd|module)\b", BY_HAND), ()),
+    Rule("hidden_from_unit", (GPU, UNUSED, r"\b(?:unit|service|systemd|module)\b", BY_HAND), (BOOT,)),
     Rule("hidden_from_unit", (GPU, r"\b(?:unit|service|systemd)\b", rf"(?:{UNUSED}|{ON_CPU})", rf"{BY_HAND}|\bfine (?:in|from)"), (BOOT,)),
     Rule("after_reboot_cpu", (GPU, r"\b(?:after|when|until|once)\b[^.]{0,30}\b(?:service|ollama|it)?\b[^.]{0,10}\brestart\w*"), (CONTAINER, SLEEP, r"\boverride\b", NO_EFFECT)),
     Rule("igpu_unused", (IGPU, rf"(?:{UNUSED}|{ON_CPU}|\bdropped\b|\bunusable\b)"), (r"HSA_OVERRIDE",)),
@@ -113,7 +113,7 @@ RULES: tuple[Rule, ...] = (
     Rule("service_file_told", (UNIT,)),
     Rule("http_proxy_told", (r"\bHTTPS?_PROXY\b|\bhttp_proxy\b", r"\bset\b"), (r"_PROXY\W?[=:]", r"\bNO_PROXY\b", r"\bpull\b", r"\bcurl\b", r"\bservice\b")),
     Rule("client_cannot_connect", (r"\b(?:CLI|command|client|ollama (?:list|run|ps))\b", r"\b(?:says|reports|thinks)\b[^.]{0,20}\bnot running\b|\bcannot connect\b|\bcould not connect\b")),
-    Rule("flash_attention_refused", (r"\bflash attention\b", r"\bnot supported\b|\bunsupported\b|\brefused\b|\bdisabled\b|\boff\b", r"\bRTX ?\d|\bA\d{2,3}\b|\bL(?:4|40)\b|\bH\d00\b|\bone old (?:GPU|card)")),
+    Rule("flash_attention_refused", (r"\bflash attention\b", r"\bnot supported\b|\bunsupported\b|\brefused\b|\bdisabled\b|\boff\b", r"\bRTX ?\d|\b[VA]\d{2,3}\b|\bL(?:4|40)\b|\bH\d00\b|\bone old (?:GPU|card)")),
     Rule("setenv_lost", (r"\blaunchctl\b", rf"(?:{BOOT}|\btemporary\b|\bgone\b|\blost\b|\bnot persist\w*)")),
     Rule("brew_service", (r"\bbrew\b|\bHomebrew\b|\bhomebrew\.mxcl\b|\bCellar\b",)),
     Rule("brew_plist_told", (r"\bplist\b", r"\b(?:lost|rewr\w+|overwr\w+|regenerat\w+|edited|added|copies|copied|lack\w*|disabled|kept|upgrad\w+)\b", r"\bCellar\b|\bhomebrew\b|\bbrew\b|\bLaunchAgents copy\b")),
@@ -131,14 +131,14 @@ RULES: tuple[Rule, ...] = (
     Rule("answers_in_turn", (SERIAL, rf"(?:\brequests?\b|\bdialogues?\b|\busers?\b|\banswers?\b|\bparallel\b|\bmessages?\b|\bprograms?\b|\bagents?\b|{MODEL}|\bwork\b|\bslots?\b|-np\b)"), (r"\bMAX_QUEUE\b", r"\bload queue\b", r"\b503\b", r"\bone model at a time\b")),
     Rule("no_speedup", (r"\bNUM_PARALLEL\b|\bparallel\b|\bslots\b", r"\bno (?:\w+ )?(?:speed-?up|gain|faster|higher throughput|improvement)\b|\bnot (?:any )?faster\b|\bsame throughput\b"), (r"\bembed",)),
     Rule("copies_expected", (r"\b(?:several|two|multiple|more|second|many)\b|\btimes\b", r"\b(?:copies|instances?|times)\b", r"\bmodel\b|\b(?:llama|qwen|gemma)[\w.]*\b|\bNUM_PARALLEL\b"), (r"\bmodels? (?:is |are )?(?:loaded|reloaded) \d+ times", r"\bserver instances\b", r"\breload", r"--parallel")),
-    Rule("embedding_parallel", (r"\bembed\w*|\bvectors\b", r"\bparallel\b|\bconcurren\w*|\bfifth of the GPU\b|\bone at a time\b"), (r"\b503\b", r"\b500\b", r"\bqueue\b")),
+    Rule("embedding_parallel", (r"\bembed\w*|\bvectors\b", r"\bparallel\b|\bconcurren\w*|\bfifth of the GPU\b|\bone at a time\b|\b(?:1|one|a single) request\b|\buntil one embedding\b"), (r"\b503\b", r"\b500\b", r"\bqueue\b")),
     Rule("embedding_parallel", (r"\b(?:nomic-embed|mxbai-embed|bge-|all-minilm|snowflake-arctic-embed|embeddinggemma|qwen3-embedding)[\w.:-]*", r"-np 1\b|\bparallel[ =:]+1\b|\bone slot\b|\bn_slots ?[=:] ?1\b")),
     Rule("embedding_parallel", (r"\bembed\w*", r"\bNUM_PARALLEL\b|\bslots?\b", r"\bGPU\b|\bspite\b|\balthough\b|\bdespite\b|\bone\b"), (r"\b503\b", r"\b500\b", r"\bevict")),
     Rule("queue_full", (r"\b503\b", r"\bbusy\b|\brequests?\b|\bqueue\b|\banswered\b|\b/api/|\bburst\b|\bms\b"), (r"\bno(?:ne)? (?:rejected|503)\b", r"\binstead of 503\b", r"\bproxy\b", r"\bnginx\b")),
     Rule("queue_full", (r"\bserver busy\b|\bmaximum pending requests\b",)),
     Rule("queue_expected", (r"\bMAX_QUEUE\b", r"\b(?:still|all|extra|excess\w*)\b[^.]{0,40}\bwait|\bnone rejected\b|\binstead of 503\b|\bno 503\b|\bnot (?:rejected|applied|bounded)")),
     Rule("one_model_only", (r"\bMAX_LOADED_MODELS\b", r"\bone (?:model )?(?:only|at a time)|\bonly one\b|\bonly ever\b|\bjust one model\b|\bsingle model\b|\bone model\b")),
-    Rule("one_model_only", (r"\bmodels?\b|\b(?:A|the first)\b", r"\b(?:evict|replac|unload|kick|throw|push|kill|vanish|displac)\w*", r"\beach other|\bother(?:'s)?\b|\bsecond\b|\banother\b|\bwhen B\b|\bthe first\b|\bchat model\b|\bembedding model\b"), (r"\bdoes not unload the first\b", CONTEXT, r"\bsame model\b|\breload", r"\bprocess\w*")),
+    Rule("one_model_only", (r"\bmodels?\b|\b(?:A|the first)\b", r"\b(?:evict|replac|unload|kick|throw|push|kill|vanish|displac)\w*", r"\beach other|\bother(?:'s)?\b|\bsecond\b|\banother\b|\bwhen B\b|\breplaced by\b|\bthe first\b|\bchat model\b|\bembedding model\b"), (r"\bdoes not unload the first\b", CONTEXT, r"\bsame model\b|\breload", r"\bprocess\w*")),
     Rule("one_model_only", (r"\b(?:swap|alternat|thrash|ping-?pong|take turns)\w*", r"\bmodels?\b")),
     Rule("one_model_only", (r"\bnever together\b|\bone model at a time\b|\bonly the (?:second|last|newest) model\b|\bonly one model (?:is )?(?:loaded|in|at|kept|stays)|\bkeeps only one model\b",), ()),
     Rule("reloaded_each_time", (r"\bre-?loads?\b|\breload(?:ed|ing)\b|\bloads? (?:\w+ ){0,2}(?:anew|again)\b|\bloaded (?:anew|again|afresh)\b|\bre-?start(?:s|ed)? the model\b", rf"(?:{EACH}|\bdifferent\b|\bchang\w+|\bwith another\b|\bfor each\b)"), (r"\bidle\b", r"\bkeep_alive\b", r"\bcrash", r"\bdaemon-reload\b")),
@@ -185,11 +185,11 @@ RULES: tuple[Rule, ...] = (
     Rule("size_grew", (r"\b(?:memory|VRAM|RAM)\b", r"\b(?:up|grew|grows?|more|increase\w*|doubled|jump\w*|higher)\b", rf"(?:{UPDATE}|\bafter \d)"), (CONTEXT, r"\bnum_gpu\b", r"\bslots?\b", r"\blonger loads\b")),
     Rule("num_gpu_forced", (r"\bnum_gpu\b\W{0,3}\d{2,}|\bnum_gpu\b[^.]{0,30}\b(?:forced?|no longer loads|too high|hangs?)\b|\bforced\b[^.]{0,20}\bnum_gpu\b|\bGiB forced\b",)),
     Rule("gpu_memory_taken", (r"\bnvidia-smi\b", r"\b(?:python\d?|xorg|comfyui|chrome|firefox|vllm|gnome\S*|steam\w*|java|blender|obs)\b", r"\d+ ?[MG]i?B")),
-    Rule("gpu_memory_taken", (r"\bVRAM\b|\bGPU memory\b|\bGPU\b", r"\b(?:other|another|three|two) (?:programs?|process\w*|applications?|servers?|games?|browsers?)\b|\b(?:comfyui|stable diffusion|browser|web ?pages?|game|vLLM)\b|\bServers on one\b", r"\b(?:taken|takes?|took|uses?|full|free|shares?|shared|alone|holds?)\b")),
+    Rule("gpu_memory_taken", (r"\bVRAM\b|\bGPU memory\b|\bGPU\b", r"\b(?:other|another|three|two) (?:programs?|process\w*|applications?|servers?|games?|browsers?)\b|\b(?:comfyui|stable diffusion|browser|web ?pages?|game|vLLM)\b|\bServers on one\b", r"\b(?:taken|takes?|took|uses?|full|free|shares?|shared|alone|holds?)\b"), (r"\btakes? (?:\w+ )?(?:longer|long|\d)",)),
     Rule("gpu_memory_taken", (r"\bmemory\.available\b|\bfree VRAM\b", r"\blater\b|\bdiffer\w*|\bthen\b")),
     # service and files
     Rule("unit_inactive", (r"\binactive \(dead\)|\bnot started (?:at|after) boot\b|\binactive after boot\b",)),
-    Rule("models_gone", (r"\b(?:models?|ollama (?:list|ls))\b", r"\b(?:gone|vanish\w*|missing|lacks?|disappear\w*|not listed|empty|no models|shows? (?:nothing|none)|lost)\b"), (r"\bworkflow\b", r"\bprocess\w*", r"\bB is run\b", r"\bLoRA\b", r"\bCellar\b", SETTING)),
+    Rule("models_gone", (r"\b(?:models?|ollama (?:list|ls))\b", r"\b(?:gone|vanish\w*|missing|lacks?|disappear\w*|not listed|empty|no models|shows? (?:nothing|none)|lost)\b"), (r"\bworkflow\b", r"\bprocess\w*", r"\bB is run\b", r"\bLoRA\b", r"\bCellar\b", r"\breplaced by\b", SETTING)),
     Rule("models_gone", (r"\bmodels\b", r"\bboth (?:hold|have|contain)\w*\b")),
     Rule("models_gone", (r"\bmodels\b", r"\bunder\b[^.]{0,40}\band under\b|\bin two (?:folders|places|directories)\b|\bother user'?s? (?:home|folder)\b")),
     Rule("protect_home", (r"\bProtectHome\b",)),

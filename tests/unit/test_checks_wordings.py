@@ -67,6 +67,11 @@ KV_HEAVY = (  # a load of which only its end was pasted
 PINNED = "llm_load_tensors: ggml ctx size =    0.83 MiB\nggml_cuda_host_malloc: failed to allocate 16607.35 MiB of pinned memory: out of memory\n"
 
 
+def graphed(graph: str) -> str:
+    fields = {"layers__requested": -1, "layers__model": 25, "layers__offload": 0, "memory__available": "[22.2 GiB]", "memory__required__full": "14.8 GiB", "memory__required__kv": "3.1 GiB", "memory__graph__full": graph}
+    return Log("0.11.3").say("offload", source="server.go:175", library="cuda", **fields).text()
+
+
 def queued(*durations: str) -> str:
     """Requests that began at one time and end one after another, as a compose log that was indented has them."""
     rows = ["  embedder  | Embedding 6 chunks of text."]
@@ -214,6 +219,9 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "gave up before the model was there": ("client_timeout_during_load", "The client disconnects before the model is ready.\n", "The client disconnects after its answer.\n"),
     "an old word for no GPU": ("no_gpu_found", "2023/11/28 14:54:33 routes.go:797: GPU support may not enabled, check you have installed GPU drivers\n", "2023/11/28 14:54:33 routes.go:777: Listening on 127.0.0.1:11434 (version 0.1.12)\n"),
     "pinned memory is not needed": ("partial_offload", PINNED + "llm_load_tensors: offloaded 11/33 layers to GPU\n", PINNED + "llm_load_tensors: offloaded 33/33 layers to GPU\n"),
+    "a graph larger than any GPU": ("kv_cache_exceeds_vram", graphed("32.0 GiB"), graphed("0.4 GiB")),
+    "a graph of a long context": ("kv_cache_exceeds_vram", "The context of 262144 makes a graph of 124G, which is too big for a card.\n", "The context of 4096 makes a small graph.\n"),
+    "stopped and started by docker": ("container_lost_gpu_cgroup", "The model runs on the CPU instead; docker stop ollama and docker start ollama get the GPU again.\n", "The model runs on the CPU instead; docker ps lists it.\n"),
 }  # fmt: skip
 
 

@@ -11,6 +11,10 @@ from ollamactl.core.lint import exposed
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 
+# what the container's image sets itself, and hardly anybody else
+IMAGE = {"OLLAMA_MODELS": "/root/.ollama/models", "OLLAMA_HOST": "http://0.0.0.0:11434"}
+
+
 def _wild(address: str) -> bool:
     return re.match(r"(?:\[::\]|0\.0\.0\.0|\*|::):\d+$", address) is not None
 
@@ -18,8 +22,8 @@ def _wild(address: str) -> bool:
 def _container(facts: Facts) -> bool:
     inside = facts.told is not None and facts.told.world == "docker"
     line = facts.start.listening_line.text if facts.start and facts.start.listening_line else ""
-    config = (facts.start.config if facts.start else None) or {}  # the image's own defaults
-    if config.get("OLLAMA_MODELS") == "/root/.ollama/models" and config.get("OLLAMA_HOST", "").endswith("//0.0.0.0:11434"):
+    config = (facts.start.config if facts.start else None) or {}
+    if all(config.get(name) == value for name, value in IMAGE.items()):
         return True
     form = (facts.log is not None and ("docker" in facts.log.form or "compose" in facts.log.form)) or "|" in line[:40]
     return inside or form or (facts.system is not None and facts.system.container in ("docker", "podman"))

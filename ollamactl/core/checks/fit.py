@@ -170,7 +170,9 @@ def below_minimum_vram_for_any_layer(signs: Signs) -> Iterator[Finding]:
         have = n.get("memory.available", n.get("available", 0))
         full = n.get("memory.required.full", n.get("required.full", 0))
         kv = n.get("memory.required.kv", n.get("required.kv", 0))
-        if n.get("layers.offload") == 0 and 0 < full < have and kv < full * 0.4:
+        graph = n.get("memory.graph.full", n.get("graph.full", 0))
+        fits = full < have and graph < n.get("memory.available.most", n.get("available.most", have))
+        if n.get("layers.offload") == 0 and 0 < full and fits and kv < full * 0.4:
             yield Finding(
                 "warning",
                 f"no layer is on the GPU though {gib(full)} are needed and {gib(have)} free: graphs and "

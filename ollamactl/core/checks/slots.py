@@ -42,7 +42,8 @@ def parallel_forced_to_1_by_architecture(signs: Signs, start: Start | None = Non
     events = signs.of("parallel_forced_to_1")
     if not events:
         single = any(x.slots == 1 for x in (start.loads if start else ()))
-        if signs.has("serial_family") and (signs.has("answers_in_turn") or single) and not signs.has("mlx_parallel"):
+        otherwise = signs.has("mlx_parallel", "one_model_only")
+        if signs.has("serial_family") and (signs.has("answers_in_turn") or single) and not otherwise:
             yield Finding(
                 "warning",
                 "a model of that family gets one slot, whatever OLLAMA_NUM_PARALLEL says",

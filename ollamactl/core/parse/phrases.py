@@ -181,7 +181,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|put(?:s|ting) [\d.]+ ?GB on (?:the )?[^\n]{1,40} and [\d.]+ ?GB on"),
     Phrase("slower_now", r"(?:slower|slow)[^\n]*(?:after|since)[^\n]*(?:update|upgrad|0\.\d+)"),
     Phrase("gpu_memory_taken", r"(?:other|another) (?:program|process|application)s?[^\n]*VRAM"),
-    Phrase("kv_too_large", r"\b(?:context|KV cache)\b[^\n]{0,60}\b(?:do|does) ?(?:not|n't)\b[^\n]{0,20}\bfit\b|\bKV cache\b[^\n]{0,20}\boverflows?\b|KV cache[^\n]*(?:exceeds?|too large|does(?: not|n't) fit)"),
+    Phrase("kv_too_large", r"\bcontext\b[^\n]{0,60}\bgraph\b[^\n]{0,40}\btoo (?:big|large)\b|\b(?:context|KV cache)\b[^\n]{0,60}\b(?:do|does) ?(?:not|n't)\b[^\n]{0,20}\bfit\b|\bKV cache\b[^\n]{0,20}\boverflows?\b|KV cache[^\n]*(?:exceeds?|too large|does(?: not|n't) fit)"),
     Phrase("tier_told", r"context[^\n]{0,30}\b(?:bas\w+ on|by|from)\b[^\n]{0,30}VRAM|VRAM-based[^\n]{0,20}context|GiB VRAM: [\d,]+ context|default context[^\n]{0,60}VRAM"),
     Phrase("spills_told", r"no longer works? well|(?:not|n't) need the CPU|(?:spill|offload)\w*[^\n]{0,30}(?:CPU|RAM)|very slow|much slower|unresponsive|out of memory|\bOOM\b|fail\w* to load|(?:use|using|used|eat)\w*[^\n]{0,20}(?:the )?CPU|memory usage|no longer (?:fits?|works?)"),
     Phrase("tier_default", r"default_num_ctx[=:]? ?(?:32768|262144)"),
@@ -193,7 +193,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("containers_lose_gpu", r"containers? los(?:e|es|t|ing)[^\n]*GPU"
            r"|(?:container|docker)\b[^\n]{0,80}\b(?:fail\w*|los\w+|stop\w*|no longer|ignor\w*)\b[^\n]{0,40}GPUs?\b[^\n]{0,120}(?:\bidle\b|re-?start|some time|(?:a|few|some) (?:while|hours?|days?))"
            r"|re-?start\w*[^\n]{0,30}containers?\b[^\n]{0,40}(?:resolv|fix|help|solv|restor)\w*[^\n]{0,80}GPU"),
-    Phrase("container_restart_helps", r"re-?start\w*\W{0,3} (?:of )?(?:the |my |this |that )?(?:\w+ ){0,2}containers?\b"),
+    Phrase("container_restart_helps", r"\bdocker (?:stop|restart)\b[^\n]{0,60}\b(?:again|back|fix\w*|helps?)\b|re-?start\w*\W{0,3} (?:of )?(?:the |my |this |that )?(?:\w+ ){0,2}containers?\b"),
     Phrase("gpu_lost_later", r"\b(?:after|since|for) (?:\w+ ){0,4}(?:hours?|days?|while|time|idle)\b[^\n]{0,60}\bstops? using (?:the |my )?(?:\w+ )?GPUs?\b|\bstops? using (?:the |my )?(?:\w+ )?GPUs?\b[^\n]{0,60}\bafter (?:\w+ ){0,4}(?:hours?|days?|while|time|idle)\b"),
     Phrase("tmp_noexec_told", r"\bnoexec\b[^\n]{0,20}\s/tmp\b|(?<![\w/])/tmp\b[^\n]{0,60}\bnoexec\b|/tmp\b[^\n]{0,20}without exec\w+ permission"),
     Phrase("num_ctx_withheld", r"(?:does(?: not|n't)|not|never|fails? to) (?:forward|send|pass|include|transmit)\w* (?:the |a |any )?\W?num_ctx"),

@@ -123,7 +123,7 @@ def server_not_reachable(signs: Signs, facts: Facts, start: Start | None = None)
         )
 
 
-@check(weight=62)
+@check(weight=62, explains=("prompt_truncated",))
 def client_num_ctx_not_sent(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """A client's context length does not reach the server.
 

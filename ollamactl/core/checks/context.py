@@ -284,11 +284,12 @@ def per_slot_context_smaller_than_believed(
     small = [x for x in loads if (x.slots or 1) > 1 and (x.context_total or 0) // (x.slots or 1) < 2048]
     differ = len(several) > 1 and start is not None and (start.config or {}).get("OLLAMA_NUM_PARALLEL", "0") == "0"
     load = small[-1] if small else next((x for x in reversed(loads) if (x.slots or 1) > 1), None) if differ else None
+    asked = release >= (0, 1, 34)  # since then the sum is made of what a request, or the model, asks for
     if load is not None:
         each = (load.context_total or 0) // (load.slots or 1)
         others = tuple(x.text for x in loads if x.slots != load.slots)[-1:]
         yield Finding(
-            "warning" if small else "info",
+            "warning" if small and not asked else "info",
             f"one request has {each:,} tokens: {load.context_total:,} for {load.slots} slots",
             (load.text, *others),
             f"sudo ollamactl apply --parallel {load.slots} --context-length {max(4096, each * 2)}",

@@ -87,7 +87,8 @@ def cpu_quota_low(unit_files: tuple[UnitFile, ...], service: Service) -> Iterato
                 "warning",
                 f"the service may use {one.value} of one CPU: everything it does is slow",
                 (f"{file.path}:{one.line}: CPUQuota={one.value}",),
-                f"sudo systemctl set-property {service.id} CPUQuota=    # or a multiple of 100%",
+                f"sudoedit {file.path} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}"
+                "    # no CPUQuota=, or 100% for each CPU that it may use",
             )
 
 

@@ -190,6 +190,7 @@ def model_stuck_stopping(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Find
             f"{who} is stopping and does not stop: its runner is still at work or hangs",
             (*lines, *(f"ollama ps: {m.name} UNTIL {m.expires}" for m in stuck[:2])),
             "pgrep -a 'llama-server|ollama.*runner'; sudo kill PID    # the runner's, not the server's",
+            explains=("port_in_use",) if facts.service is None else (),  # of a start beside the server that hangs
         )
 
 

@@ -27,6 +27,7 @@ OTHERS = {
     "OLLAMA_FORCE_MMAP",
     "OLLAMA_UI",
 }
+QUANTISED = ("q8_0", "q4_0")  # which need flash attention
 
 
 @check(weight=72)
@@ -253,7 +254,10 @@ def kv_type_invalid(
 
 @check(weight=76, explains=("runner_crash_on_load", "load_oom", "flash_attention_unsupported_gpu"))
 def kv_type_without_flash_attention(
-    signs: Signs = NO_SIGNS, start: Start | None = None, release: tuple[int, ...] = ()
+    signs: Signs = NO_SIGNS,
+    start: Start | None = None,
+    release: tuple[int, ...] = (),
+    given: tuple[Given, ...] = (),
 ) -> Iterator[Finding]:
     """A quantised KV cache without flash attention.
 
@@ -277,25 +281,38 @@ def kv_type_without_flash_attention(
             evidence,
             "sudo ollamactl apply --unset OLLAMA_KV_CACHE_TYPE" if forced else fix,
         )
-    elif kv in ("q8_0", "q4_0") and config.get("OLLAMA_FLASH_ATTENTION") == "false" and () < release < (0, 30):
+    elif kv in QUANTISED and config.get("OLLAMA_FLASH_ATTENTION") == "false" and () < release < (0, 30):
         said = f"OLLAMA_KV_CACHE_TYPE={kv} counts only with OLLAMA_FLASH_ATTENTION=1, which is off"
         yield Finding(
             "warning", said, (f"server config: OLLAMA_FLASH_ATTENTION:false OLLAMA_KV_CACHE_TYPE:{kv}",), fix
         )
+    elif not config and not release:  # a text without a start
+        told = {g.name: g for g in given}
+        kind, attention = told.get("OLLAMA_KV_CACHE_TYPE"), told.get("OLLAMA_FLASH_ATTENTION")
+        if kind and attention and kind.value.lower() in QUANTISED and attention.value.lower() in ("false", "0"):
+            said = f"OLLAMA_KV_CACHE_TYPE={kind.value} counts only with flash attention, which is off"
+            yield Finding("warning", said, (kind.place, attention.place), fix)
 
 
 @check(weight=60)
-def kv_type_ignored_by_architecture(signs: Signs, start: Start) -> Iterator[Finding]:
+def kv_type_ignored_by_architecture(
+    signs: Signs = NO_SIGNS, start: Start | None = None, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
     """The runner uses another cache type than the setting.
 
     Why: some models or releases drop the type silently and use f16.
     Seen: the type in `server config` beside the one in the runner's own lines.
     Do: plan the memory with f16, or set OLLAMA_FLASH_ATTENTION=1 where the model allows it.
     """
-    wanted = (start.config or {}).get("OLLAMA_KV_CACHE_TYPE", "").lower()
+    wanted = ((start.config or {}) if start else {}).get("OLLAMA_KV_CACHE_TYPE", "").lower()
+    wanted = wanted or next((g.value.lower() for g in given if g.name == "OLLAMA_KV_CACHE_TYPE"), "")
     if wanted in ("", "f16") or signs.has("kv_type_without_flash_attention"):
         return
-    for load in start.loads[-3:]:
+    if wanted in QUANTISED and signs.has("kv_is_f16"):
+        said = f"OLLAMA_KV_CACHE_TYPE is {wanted}, the cache is f16 all the same"
+        yield Finding("warning", said, signs.lines("kv_is_f16"), "sudo ollamactl apply --flash-attention 1")
+        return
+    for load in start.loads[-3:] if start else ():
         has = load.kv_type_k.lower()
         if load.outcome == "loaded" and has and has != wanted and "--embedding" not in load.argv:
             said = f"OLLAMA_KV_CACHE_TYPE is {wanted}, {load.model.rsplit('/', 1)[-1][:19]} runs with {has}"

@@ -216,6 +216,8 @@ FAULTS: dict[str, tuple[str, Callable[[Machine], None]]] = {
     "two contexts": ("model_reload_every_request", two_contexts),
     "blob cut off": ("model_blob_truncated", lambda m: own_models(m, "truncate -s 1000 $big")),
     "blob gone": ("model_blob_missing", lambda m: own_models(m, "rm $big")),
+    "blob of zeros": ("model_blob_truncated",
+                      lambda m: own_models(m, "dd if=/dev/zero of=$big bs=1k count=64 conv=notrunc status=none")),
     "runner killed": ("runner_killed", killed),
     "runner hangs": ("runner_hung_parent_healthy", hung),
     "forced to one slot": ("parallel_forced_to_1_by_architecture",
@@ -263,6 +265,7 @@ NOT_RUN: dict[str, str] = {
     "two contexts": "the clients have to be changed",
     "blob cut off": "the model is pulled again, and the lab has no registry",
     "blob gone": "the model is pulled again, and the lab has no registry",
+    "blob of zeros": "the model is pulled again, and the lab has no registry",
     "runner killed": "it is over; the command shows what killed it",
     "forced to one slot": "the engine decides; there is nothing to set",
 }

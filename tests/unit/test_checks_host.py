@@ -104,3 +104,23 @@ def test_a_process_younger_than_the_files_was_not_forgotten() -> None:
         )
         both = run(facts, only=["command_sets_own_value", "config_newer_than_process"])
         assert [f.check for f in both.findings] == [check]
+
+
+BLOB = "/srv/models/blobs/sha256-" + "a" * 64
+ACCOUNT = PathState(path="account", uid=990, gid=990)
+FILES = ("model_blob_truncated", "model_blob_missing", "models_dir_no_access")
+
+
+@pytest.mark.parametrize(
+    ("path", "state", "says"),
+    [
+        (BLOB, PathState(path=BLOB, type="file", mode=0o644, uid=0, size=9, expected=9), []),
+        (BLOB, PathState(path=BLOB, type="file", mode=0o600, uid=990, size=9, expected=9), []),
+        (BLOB, PathState(path=BLOB, type="file", mode=0o600, uid=0, size=9, expected=9), ["models_dir_no_access"]),
+        (BLOB, PathState(path=BLOB, missing=Missing("unparsable", "begins with 00")), ["model_blob_truncated"]),
+        ("/m/manifests/r/l/a/1b", PathState(path="x", missing=Missing("unparsable", "")), ["model_blob_missing"]),
+    ],
+)  # fmt: skip
+def test_a_model_s_files(path: str, state: PathState, says: list[str]) -> None:
+    facts = host(paths={"account": ACCOUNT, path: state}, service=service(user="ollama"), start=SERVED)
+    assert [f.check for f in run(facts, only=FILES).findings] == says

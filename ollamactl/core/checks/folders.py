@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, assignments, check
-from ollamactl.core.facts import Effective, Facts, LogEvent, Service
+from ollamactl.core.facts import Effective, Facts, LogEvent, PathState, Service
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 LOOP = ("service_restart_loop", "service_home_missing_key")
@@ -179,6 +179,21 @@ def models_dir_no_access(
             _ways(facts, folder),
             f"sudo chmod o+x {blocked.split()[0]} && sudo chown -R {user}: {folder}",
         )
+    elif service is not None and (blob := _closed_blob(facts)):
+        said = f"{service.user} may not read a model's file: {blob.path.rsplit('/', 1)[-1][:19]}…"
+        yield Finding("error", said, _ways(facts, blob.path), f"sudo chown {service.user}: {blob.path}")
+
+
+def _closed_blob(facts: Facts) -> PathState | None:
+    """A model's file that the service's user may not read."""
+    account = (facts.paths or {}).get("account")
+    for path, state in (facts.paths or {}).items():
+        if "/blobs/sha256" not in path or state.missing is not None or account is None or account.uid <= 0:
+            continue
+        bit = 0o400 if state.uid == account.uid else 0o040 if state.gid == account.gid else 0o004
+        if state.mode and not state.mode & bit:
+            return state
+    return None
 
 
 def _ways(facts: Facts, folder: str) -> tuple[str, ...]:

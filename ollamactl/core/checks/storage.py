@@ -104,6 +104,11 @@ def model_blob_truncated(signs: Signs, facts: Facts) -> Iterator[Finding]:
                 "ollama list; ollama rm MODEL && ollama pull MODEL",
             )
             return
+        if "/blobs/sha256" in path and state.missing is not None and state.missing.kind == "unparsable":
+            said = f"a model's file is damaged: {path.rsplit('/', 1)[-1][:19]}…"
+            fix = "ollama list; ollama rm MODEL && ollama pull MODEL"
+            yield Finding("error", said, (f"{path}: {state.missing.detail}", *signs.quotes(found, 2)), fix)
+            return
     if found and not cured:
         match = re.search(r"sha256-[0-9a-f]{12}", " ".join(e.text for e in found))
         who = f" ({match[0]}…)" if match else ""
@@ -135,6 +140,11 @@ def model_blob_missing(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
             )
             return
     for path, state in (facts.paths or {}).items():
+        if "/manifests/" in path and state.missing is not None and state.missing.kind == "unparsable":
+            name = ":".join(path.rsplit("/", 2)[-2:])
+            said = f"the manifest of {name} can't be read: the model is not listed"
+            yield Finding("error", said, (f"{path}: {state.missing.detail}",), f"ollama pull {name}")
+            return
         if "/blobs/sha256" in path and state.missing is not None and state.missing.kind == "absent":
             yield Finding(
                 "error",

@@ -18,6 +18,7 @@ from ollamactl.core.source import Missing, command, file, listing, stat
 DEVICES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/kfd")
 PROGRAMS = ("/usr/local/bin/ollama", "/usr/bin/ollama")
 MANIFESTS = 60  # whose blobs are looked at
+MAGIC = b"GGUF"  # with which a model's file begins
 KERNEL = (
     "Killed process|oom-kill|NVRM|fallen off|API mismatch|PM: (suspend|hibernation)|GPU reset|segfault.*(ollama|llama)"
 )
@@ -114,13 +115,25 @@ def _blobs(c: Collector, folder: str) -> dict[str, PathState]:
             continue
         try:
             layers = msgspec.json.decode(manifest.body, type=_Manifest).layers
-        except (msgspec.DecodeError, msgspec.ValidationError):
+        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+            found[name] = PathState(path=name, missing=Missing("unparsable", str(error)))
             continue
         for layer in layers:
             path = f"{folder}/blobs/{layer.digest.replace(':', '-')}"
             if layer.mediaType.endswith(".model") and path not in found:
-                found[path] = msgspec.structs.replace(_state(c, path), expected=layer.size)
+                found[path] = _blob(c, path, layer.size)
     return found
+
+
+def _blob(c: Collector, path: str, size: int) -> PathState:
+    state = msgspec.structs.replace(_state(c, path), expected=size)
+    if state.missing is not None or state.size != size:
+        return state
+    begin = c.read(file(path, limit=len(MAGIC)))
+    if begin.missing is None and begin.body != MAGIC:
+        damaged = Missing("unparsable", f"begins with {(begin.body or b'').hex(' ')}, not with {MAGIC.decode()}")
+        return msgspec.structs.replace(state, missing=damaged)
+    return state
 
 
 @feed

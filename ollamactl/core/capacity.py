@@ -155,14 +155,12 @@ def _place(
     context: Mapping[str, int],
 ) -> Place:  # fmt: skip
     less = context.get(kind, 0)
-    compute = gpu.compute if gpu else ""
     device = Device(
         name=f"{kind.upper() if kind == 'cuda' else kind.capitalize()}{at}",
         kind=kind,
         free=max(0, free - less),
         total=total,
         unified=bool(gpu and gpu.unified),
-        compute_capability=float(compute) if re.fullmatch(r"\d+\.\d+", compute) else 0.0,
     )
     return Place(device=device, label=label, free=free, context=less, gpu=where, discrete=not (gpu and gpu.unified))
 

@@ -44,7 +44,6 @@ class State(msgspec.Struct, frozen=True):
     main_pid: int
     n_restarts: int
     job: int = 0
-    need_reload: bool = False
     load: str = "loaded"  # masked, not-found, …
 
     @property
@@ -136,7 +135,6 @@ class Systemd:
             main_pid=int(self._property(path, _SERVICE_IFACE, b"MainPID", b"u")),
             n_restarts=int(self._property(path, _SERVICE_IFACE, b"NRestarts", b"u")),
             job=_job(job),
-            need_reload=bool(self._property(path, _UNIT_IFACE, b"NeedDaemonReload", b"b")),
             load=_text(self._property(path, _UNIT_IFACE, b"LoadState", b"s")),
         )
 

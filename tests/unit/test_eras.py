@@ -24,7 +24,7 @@ from ollamactl.core.parse.gguf import read_header
 from ollamactl.core.sizing import as_set, cell
 from tests.engine.models import header, stored
 
-GPU = (Device(kind="cuda", free=24 * GiB, total=24 * GiB, compute_capability=8.9),)
+GPU = (Device(kind="cuda", free=24 * GiB, total=24 * GiB),)
 
 
 def hyper(architecture: str, **keys: Any) -> Hyper:

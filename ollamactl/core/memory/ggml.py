@@ -26,9 +26,6 @@ TYPES: dict[int, TensorType] = {
 }  # fmt: skip
 BY_NAME = {t.name: t for t in TYPES.values()}
 
-# Types that llama-server takes for --cache-type-k and --cache-type-v.
-CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-
 
 def row_bytes(type_name: str, values: int) -> int:
     """Bytes of a row of `values`, as ggml_row_size: whole blocks, rounded down like the engine's integer division."""

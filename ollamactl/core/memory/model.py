@@ -45,7 +45,6 @@ class Block(msgspec.Struct, frozen=True):
 
     names: tuple[tuple[str, int, int, int], ...]  # name, first dimension, second dimension, bytes on a device
     experts: int = 0  # number of experts
-    expert_width: int = 0
     widths: dict[str, int] = {}
     sizes: dict[str, int] = {}
 
@@ -65,7 +64,6 @@ class Widths(msgspec.Struct, frozen=True):
     heads: int
     hk: int  # query rows
     hv: int  # attention results
-    kw: int
     vw: int
     kw_full: int
     vw_full: int
@@ -83,7 +81,6 @@ def widths_of(layers: tuple[Layer, ...]) -> Widths:
         heads=max((x.heads for x in layers), default=0),
         hk=max((x.heads * x.key for x in layers), default=0),
         hv=max((x.heads * x.value for x in layers), default=0),
-        kw=max((x.kv_heads * x.key for x in layers), default=0),
         vw=max((x.kv_heads * x.value for x in layers), default=0),
         kw_full=max((x.k for x in full), default=0),
         vw_full=max((x.v for x in full), default=0),

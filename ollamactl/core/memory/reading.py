@@ -21,24 +21,23 @@ _BLOCK = re.compile(r"blk\.(\d+)\.(.+)")
 
 def _block_tensors(header: GgufHeader, count: int) -> tuple[Block, ...]:
     found: list[list[tuple[str, int, int, int]]] = [[] for _ in range(count)]
-    experts, widths = [0] * count, [0] * count
+    experts = [0] * count
     for tensor in header.tensors:
         match = _BLOCK.match(tensor.name)
         if match is None or int(match[1]) >= count:
             continue
         index, dims = int(match[1]), tensor.dims
         found[index].append((match[2], dims[0], dims[1] if len(dims) > 1 else 1, device_bytes(tensor)))
-        if match[2] in ("ffn_down_exps.weight",):
-            experts[index], widths[index] = dims[2] if len(dims) > 2 else 1, dims[0]
+        if match[2] == "ffn_down_exps.weight":
+            experts[index] = dims[2] if len(dims) > 2 else 1
     known: dict[object, Block] = {}
     blocks = []
-    for names, number, width in zip(found, experts, widths, strict=True):
-        key = (tuple(sorted(names)), number, width)
+    for names, number in zip(found, experts, strict=True):
+        key = (tuple(sorted(names)), number)
         if key not in known:
             known[key] = Block(
                 key[0],
                 number,
-                width,
                 {name: second for name, _, second, _ in names},
                 {name: size for name, _, _, size in names},
             )

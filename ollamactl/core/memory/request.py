@@ -40,7 +40,6 @@ class Device(msgspec.Struct, frozen=True, kw_only=True):
     free: int = 0
     total: int = 0
     unified: bool = False  # its memory is the host's
-    compute_capability: float = 0.0
 
 
 class Refused(msgspec.Struct, frozen=True):

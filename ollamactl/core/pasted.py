@@ -79,7 +79,9 @@ def _with_log(facts: Facts, chunks: Iterable[bytes], where: str) -> Facts | None
 
 
 # what a start says before its `server config`
-EARLY = {"key_created", "invalid_environment", "no_systemd", "app_respawns", "client_cannot_connect"}
+EARLY = {
+    "key_created", "invalid_environment", "no_systemd", "app_respawns", "client_cannot_connect", "preload_missing",
+}  # fmt: skip
 
 
 def _own(start: Start) -> Start:

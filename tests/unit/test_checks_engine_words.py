@@ -9,7 +9,7 @@ import pytest
 
 from ollamactl.core.checks import Report, run
 from ollamactl.core.pasted import facts_of
-from tests.system.small import A, on_cpu, served
+from tests.system.small import A, Log, on_cpu, served
 
 CLIENT = "Error: {}\n"
 KERNEL = "Aug 28 08:33:58 host kernel: {}\n"
@@ -81,6 +81,11 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "no system call": ("nvidia_uvm_not_loaded", on_cpu("0.20.6").raw("ggml_cuda_init: failed to initialize CUDA: OS call failed or operation not supported on this OS").text(), on_cpu("0.20.6").text()),
     "the runner has no device": ("discovery_ok_but_runner_cpu", served("0.12.6").load(4096, says="ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected").gin(200, "9s").text(),
                                  served("0.12.6").raw("ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected").load(4096, layers=(33, 33)).gin(200, "9s").text()),
+    "a GPU that fell off the bus": ("gpu_error_in_kernel", worked("0.9.0", "CUDA error: unknown error", status=500) + KERNEL.format("NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus."), worked("0.9.0", "CUDA error: unknown error", status=500)),
+    "an override that breaks the probe": ("gfx_override", Log("0.12.6").config(HSA_OVERRIDE_GFX_VERSION="10.3.0").listen().say("failure during GPU discovery", error="runner crashed").cpu().text(),
+                                          Log("0.12.6").config(HSA_OVERRIDE_GFX_VERSION="10.3.0").listen().say("failure during GPU discovery", error="runner crashed").gpu("RX 6800", lib="ROCm").text()),
+    "a blob that may not be read": ("models_dir_no_access", failed("0.9.0", f"gguf_init_from_file: failed to open '{A}': 'Permission denied'"), failed("0.9.0", f"gguf_init_from_file: failed to open '{A}': 'Too many open files'")),
+    "a library to preload": ("ld_preload_in_unit", "ERROR: ld.so: object '/usr/local/vgpu/libvgpu.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored.\n" + HARMLESS, HARMLESS),
     "a ring that hangs": ("gpu_error_in_kernel", KERNEL.format("amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=1, emitted seq=3"), KERNEL.format("amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 uses VM inv eng 0 on hub 0")),
     # around the server
     "a disk, Windows": ("disk_full", CLIENT.format("write C:\\Users\\me\\.ollama\\models\\blobs\\sha256-a-partial: There is not enough space on the disk."), CLIENT.format("write: broken pipe")),
@@ -155,3 +160,9 @@ def test_a_refusal_as_the_api_wrote_it(reply: str) -> None:
 @pytest.mark.parametrize("line", ['{"error":3}', '{"error":', '{"error":{}}', '{"error":["a"],"x":1}', '{"error":' + "[" * 3000])
 def test_what_only_looks_like_a_refusal_is_passed_over(line: str) -> None:
     assert not report(line + "\n").findings
+
+
+def test_backends_of_a_runner_tell_whether_it_has_a_gpu() -> None:
+    system = "time=2026-02-03T19:34:45.894+01:00 level=INFO source=ggml.go:104 msg=system {}CPU.0.AVX2=1 compiler=cgo(gcc)\n"
+    assert [(f.check, f.severity) for f in report(system.format("")).findings] == [("no_gpu_found", "info")]
+    assert not report(system.format("CUDA.0.ARCHS=500,600 ")).findings

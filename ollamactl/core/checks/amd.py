@@ -85,6 +85,7 @@ def gfx_override(signs: Signs, given: tuple[Given, ...] = (), start: Start | Non
     value = value_of(start, given, "HSA_OVERRIDE_GFX_VERSION")
     device = next((g for g in given if re.match(r"HSA_OVERRIDE_GFX_VERSION_\d", g.name)), None)
     unsupported = signs.has("gpu_unsupported", "load_failed", "runner_terminated", "gpu_error", "conn_closed")
+    unsupported |= cpu_only(start) and bool(signs.matching("runner crashed", kinds=("discovery_failed",)))
     place = next(
         (g.place for g in given if g.name == "HSA_OVERRIDE_GFX_VERSION"),
         f"server config: HSA_OVERRIDE_GFX_VERSION:{value}",

@@ -81,6 +81,9 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
         yield Finding(
             "warning" if there else "info", said, (*lines, line, *signs.lines("container_without_gpu")), fix
         )
+    elif signs.has("cpu_backend_only") and start is not None and not start.computes and not used(signs, start):
+        said = "a runner has loaded the backend of the CPU and no other"
+        yield Finding("info", said, signs.lines("cpu_backend_only", most=1), "nvidia-smi || rocminfo", weight=12)
     elif start is not None and not start.computes and not used(signs, start) and (load := _in_memory(start)):
         said = "a model was loaded into host memory as a whole; the excerpt does not say why"
         yield Finding("info", said, (load.text,), "nvidia-smi || rocminfo || vulkaninfo --summary", weight=12)
@@ -93,6 +96,9 @@ def _in_memory(start: Start) -> Load | None:
         return None
     weights = sum(b.bytes for b in load.buffers if b.kind == "model")
     return load if weights >= 1 << 30 and all(b.device.upper().startswith("CPU") for b in load.buffers) else None
+
+
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES")
 
 
 @check(weight=60, explains=("no_gpu_found", "discovery_ok_but_runner_cpu"))
@@ -111,13 +117,14 @@ def service_started_before_gpu(
         for e in signs.of("no_gpu_usable", "cuda_init_failed", "no_nvidia_device")
         if re.search(r"no CUDA-capable device|no usable GPU|no nvidia devices", e.text)
     ]
-    hidden = value_of(start, (), "CUDA_VISIBLE_DEVICES") in ("-1", "none") or signs.has(
+    hidden = any(value_of(start, (), name) for name in VISIBLE) or signs.has(
         "igpu_dropped",
         "nvidia_driver_too_old",
         "kfd_denied",
         "rocm_library_missing",
         "driver_mismatch",
         "gpu_unsupported",
+        "gpu_libraries_absent",
     )
     usable = [g for g in gpus if g.vendor in ("nvidia", "amd") and not g.unified]
     if signs.has("container_without_gpu") or (facts.told is not None and facts.told.world == "docker"):
@@ -187,6 +194,13 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
             "a GPU is there, and the installed package has runners for the CPU only",
             (*signs.lines("cpu_runners_only"), gpus_of(start)[0].text),
             "curl -fsSL https://ollama.com/install.sh | sh",
+        )
+    elif signs.has("gpu_libraries_absent") and not used(signs, start):
+        yield Finding(
+            "error",
+            "the installed package has libraries for the CPU only",
+            signs.lines("gpu_libraries_absent"),
+            "sudo pacman -S ollama-cuda    # ollama-rocm, ollama-vulkan; elsewhere: https://ollama.com/install.sh",
         )
     elif signs.has("package_variant"):
         yield Finding(
@@ -382,7 +396,7 @@ def cpu_lacks_avx(signs: Signs, release: tuple[int, ...] = ()) -> Iterator[Findi
         )
 
 
-@check(weight=40)
+@check(weight=40, explains=("runner_crash_on_load",))
 def gpu_error_in_kernel(signs: Signs) -> Iterator[Finding]:
     """The kernel's GPU driver reports an error.
 
@@ -392,7 +406,7 @@ def gpu_error_in_kernel(signs: Signs) -> Iterator[Finding]:
     """
     found = signs.of("kernel:gpu_xid", "kernel:gpu_lost", "kernel:gpu_reset")
     if found:
-        lost = any(e.kind == "kernel:gpu_lost" for e in found)
+        lost = any(e.kind == "kernel:gpu_lost" or "fallen off" in e.text for e in found)
         yield Finding(
             "error" if lost else "warning",
             "the GPU driver reports an error",

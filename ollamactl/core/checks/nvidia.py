@@ -182,7 +182,7 @@ def gpu_lost_after_suspend(signs: Signs, facts: Facts, start: Start | None = Non
             ),
             fix,
         )
-    elif signs.has("uvm_in_use") or (later and worked):
+    elif signs.has("uvm_in_use") or (later and worked and not signs.has("kernel:gpu_xid", "kernel:gpu_lost")):
         yield Finding(
             "error",
             "the GPU worked and then gave only errors: most often after a suspend",

@@ -29,6 +29,8 @@ DEVICES: tuple[Event, ...] = (
     Event("device_skipped", "skipping CUDA device", "prefix", "0.30 –"),
     Event("device_skipped", "filtering device which didn't fully initialize", "prefix", "0.12.4 –, DEBUG", keep=10),
     Event("no_compatible_gpu", "no compatible GPUs were discovered"),
+    Event("cpu_backend_only", "system", "msg", "0.5.12 – 0.24, the backends of a runner",
+          r"msg=system(?!.*\b(?:CUDA|ROCm|Metal|Vulkan)\.\d).* CPU\.\d\.(?P<feature>\w+)=", 3, sure=False),
     Event("no_compatible_gpu", "no GPU detected", "text", "up to 0.1.27"),
     Event("no_compatible_gpu", "gpu support may not be enabled", "text", "up to 0.1.17"),
     Event("no_compatible_gpu", "GPU support may not enabled", "text", "0.1.7 – 0.1.12"),

@@ -152,6 +152,8 @@ EVENTS: tuple[Event, ...] = (
     Event("folder_denied", "permission denied", "text", "",
           r"(?P<call>mkdir|open|stat|lstat|chmod|unlinkat|chown|readdirent) (?P<path>/[^:]*): permission denied",
           sure=False),
+    Event("folder_denied", "Permission denied", "text", "the engine's",
+          r"failed to (?P<call>open)(?: GGUF file)? '?(?P<path>/[^:']*)'?:? [('\"]*Permission denied", sure=False),
     Event("folder_denied", "operation not permitted", "text", "",
           r"(?P<call>mkdir|open|chmod|chown) (?P<path>/[^:]*): operation not permitted", sure=False),
     Event("folder_denied", "Access is denied", "text", "Windows",

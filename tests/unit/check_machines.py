@@ -164,13 +164,17 @@ def set_in(layer: str, file: str) -> Facts:
 def unit_with(*lines: str, start: Start | None = None, **service: Any) -> Facts:
     """A running service whose main file holds these lines."""
     file = unitfile.parse(UNIT, "[Service]\n" + "".join(f"{line}\n" for line in lines), "main")
-    own = Service(id="ollama.service", load_state="loaded", active_state="active", main_pid=900, **service)
+    state = {"id": "ollama.service", "load_state": "loaded", "active_state": "active", "main_pid": 900}
+    own = Service(**(state | service))
     home = Variable(name="HOME", value="/usr/share/ollama", origin=Origin(layer="service"))
     return host(service=own, unit_files=(file,), effective=Effective(variables={"HOME": home}), start=start)
 
 
 FIRES: dict[str, Machine] = {
     "bind_refused": journal("Error: listen tcp 10.1.1.1:11434: bind: cannot assign requested address", unit="ollama[900]"),
+    "runtime_limit_ends_server": unit_with("RuntimeMaxSec=1h"),
+    "sandbox_blocks_network": unit_with("IPAddressDeny=any"),
+    "unit_type_unfit": unit_with("Type=notify", type="notify", active_state="activating"),
     "cpu_quota_low": unit_with("CPUQuota=5%"),
     "command_sets_own_value": set_in("wrapper", UNIT),
     "config_newer_than_process": environment("3", "2"),
@@ -223,6 +227,9 @@ MISSES: dict[str, Machine] = {
     "client_num_ctx_not_sent": served().text() + 'POST /api/chat {"options": {"num_ctx": 32768}}\n',
     "client_server_version_mismatch": "$ ollama --version\nollama version is 0.6.5\n" + served("0.6.5").text(),
     "client_side_variable_in_service": "export OLLAMA_NOHISTORY=1\n",
+    "runtime_limit_ends_server": unit_with("RuntimeMaxSec=1h", "RuntimeMaxSec=infinity"),
+    "sandbox_blocks_network": unit_with("IPAddressDeny=any", "IPAddressAllow=localhost", "RestrictAddressFamilies=AF_UNIX AF_INET"),
+    "unit_type_unfit": unit_with("Type=simple", type="simple", active_state="activating"),
     "cpu_quota_low": unit_with("CPUQuota=5%", "CPUQuota=400%"),
     "command_sets_own_value": set_in("environment", f"{UNIT}.d/zz.conf"),
     "config_newer_than_process": environment("2", "2"),

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, gib, in_force
 from ollamactl.core.checks.memory import OOM
+from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import Effective, Facts, Service, UnitFile
 from ollamactl.core.needs import Given, Signs
 
@@ -118,3 +119,30 @@ def sandbox_makes_models_read_only(facts: Facts, service: Service, effective: Ef
         (*lines, f"models: {folder}"),
         f"sudo systemctl edit {service.id}    # [Service] ReadWritePaths={folder}",
     )
+
+
+@check(weight=73, explains=(*LOOP, "server_not_reachable"))
+def sandbox_blocks_network(service: Service, unit_files: tuple[UnitFile, ...]) -> Iterator[Finding]:
+    """The unit's sandbox keeps clients from the server.
+
+    Why: PrivateNetwork= gives it a loopback of its own, IPAddressDeny=any drops every packet, and an address family
+    that RestrictAddressFamilies= does not name can't be listened on; the server knows of none of them.
+    Seen: the setting.
+    Do: take it out, or allow what is needed: IPAddressAllow=localhost, AF_INET AF_INET6.
+    """
+    denied = in_force(unit_files, "IPAddressDeny")
+    families = " ".join(one.value for _, one in in_force(unit_files, "RestrictAddressFamilies"))
+    closed = [(file, one) for file, one in in_force(unit_files, "PrivateNetwork")[-1:] if service.private_network]
+    allowed = in_force(unit_files, "IPAddressAllow")
+    closed += [pair for pair in denied if "any" in pair[1].value.split() and not allowed]
+    if families and not families.startswith("~") and not re.search(r"\bAF_INET6?\b", families):
+        closed += in_force(unit_files, "RestrictAddressFamilies")
+    if closed:
+        lines = [f"{file.path}:{one.line}: {one.key}={one.value}" for file, one in closed]
+        places = " ".join(dict.fromkeys(file.path for file, _ in closed))
+        yield Finding(
+            "warning" if service.main_pid else "error",
+            f"{closed[0][1].key}={closed[0][1].value} keeps clients from the server",
+            tuple(lines),
+            f"sudoedit {places} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}",
+        )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ollamactl.core import remedies
 from ollamactl.core.checks.base import Finding, check, in_force
 from ollamactl.core.checks.service import LOOP
-from ollamactl.core.facts import EnvFile, Facts, Service
+from ollamactl.core.facts import EnvFile, Facts, Service, UnitFile
 from ollamactl.core.needs import NO_SIGNS, Signs
 
 # systemd's name of a step before the program is executed -> its exit status, what is wrong, the settings it reads
@@ -39,6 +39,7 @@ STEPS: dict[str, tuple[int, str, tuple[str, ...]]] = {
 LISTS = {*STEPS["NAMESPACE"][2], "SupplementaryGroups", "LoadCredential", "SetCredential"}
 _BY_STATUS = {f"{status}/{name}": name for name, (status, *_) in STEPS.items()}
 SILENT = "systemd does not answer"  # how the reason begins why units are not known
+UNFIT = ("notify", "notify-reload", "forking", "dbus", "oneshot")
 REFUSED = ("bad-setting", "error")
 
 
@@ -151,6 +152,41 @@ def environment_file_missing(
     if lines and not gone and (service is None or not service.main_pid):
         said = "systemd could not read a file of EnvironmentFile=, so the service is not started"
         yield Finding("error", said, lines, f"systemctl cat {unit} | grep EnvironmentFile")
+
+
+@check(weight=91, explains=LOOP)
+def unit_type_unfit(service: Service, unit_files: tuple[UnitFile, ...]) -> Iterator[Finding]:
+    """The unit's Type= waits for something that Ollama does not do.
+
+    Why: `ollama serve` neither forks nor tells systemd that it is up; with Type=notify, forking, dbus or oneshot
+    systemd takes it for not started, and kills it after TimeoutStartSec=.
+    Seen: Type= of a unit that does not become active.
+    Do: Type=simple or exec.
+    """
+    if service.type in UNFIT and service.active_state in ("activating", "failed"):
+        lines = [f"{file.path}:{one.line}: Type={one.value}" for file, one in in_force(unit_files, "Type")[-1:]]
+        state = f"systemctl show: ActiveState={service.active_state} Result={service.result}"
+        yield Finding(
+            "error",
+            f"Type={service.type} waits for what Ollama never does: the start times out",
+            (*lines, state),
+            f"{_editing(lines, service.id)} && sudo systemctl restart {service.id}    # Type=simple",
+        )
+
+
+@check(weight=60, explains=LOOP)
+def runtime_limit_ends_server(service: Service, unit_files: tuple[UnitFile, ...]) -> Iterator[Finding]:
+    """The unit ends the server after a fixed time.
+
+    Why: RuntimeMaxSec= kills it in the middle of its answers, as a failure; Restart= brings it back without models.
+    Seen: the setting.
+    Do: take it out.
+    """
+    for file, one in in_force(unit_files, "RuntimeMaxSec")[-1:]:
+        if one.value != "infinity":
+            place = f"{file.path}:{one.line}: RuntimeMaxSec={one.value}"
+            fix = f"sudoedit {file.path} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}"
+            yield Finding("warning", f"systemd ends the server {one.value} after each start", (place,), fix)
 
 
 @check(weight=86, explains=("client_timeout_500_clusters", "model_stuck_stopping", "queue_building_up"))

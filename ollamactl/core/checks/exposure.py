@@ -10,7 +10,6 @@ from ollamactl.core.facts import Container, Facts, Start
 from ollamactl.core.lint import exposed
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
-
 # what the container's image sets itself, and hardly anybody else
 IMAGE = {"OLLAMA_MODELS": "/root/.ollama/models", "OLLAMA_HOST": "http://0.0.0.0:11434"}
 

@@ -222,6 +222,8 @@ ROWS: dict[str, tuple[str, str, str]] = {
     "a graph larger than any GPU": ("kv_cache_exceeds_vram", graphed("32.0 GiB"), graphed("0.4 GiB")),
     "a graph of a long context": ("kv_cache_exceeds_vram", "The context of 262144 makes a graph of 124G, which is too big for a card.\n", "The context of 4096 makes a small graph.\n"),
     "stopped and started by docker": ("container_lost_gpu_cgroup", "The model runs on the CPU instead; docker stop ollama and docker start ollama get the GPU again.\n", "The model runs on the CPU instead; docker ps lists it.\n"),
+    "a code of CUDA's start": ("cuda_init_999", nvidia("0.6.6", "/usr/lib/libcuda.so.575", "cuda driver library init failure: 3").text() + Log("0.6.6").cpu().text(), nvidia("0.6.6", "/usr/lib/libcuda.so.575", "cuda driver library init failure: 3").gpu().text()),
+    "a cache in host memory": ("no_gpu_found", "llama_context: n_ctx_seq     = 32768\nllama_kv_cache:        CPU KV buffer size =  1640.00 MiB\n", "llama_context: n_ctx_seq     = 32768\nllama_kv_cache:      CUDA0 KV buffer size =  1640.00 MiB\n"),
 }  # fmt: skip
 
 

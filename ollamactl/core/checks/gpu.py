@@ -94,8 +94,8 @@ def _in_memory(start: Start) -> Load | None:
     load = start.loads[-1] if start.loads else None
     if load is None or load.outcome != "loaded" or load.gpu_layers == 0 or not load.buffers:
         return None
-    weights = sum(b.bytes for b in load.buffers if b.kind == "model")
-    return load if weights >= 1 << 30 and all(b.device.upper().startswith("CPU") for b in load.buffers) else None
+    held = sum(b.bytes for b in load.buffers)
+    return load if held >= 1 << 30 and all(b.device.upper().startswith("CPU") for b in load.buffers) else None
 
 
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES")

@@ -15,6 +15,8 @@ OTHER_LOSSES = ("daemon_reload_done", "suspend", "kernel:suspend", "container_re
 RUNNER = r"ggml_cuda_init|(?:CUDA|ROCm) error"  # how the engine's own lines about a device begin
 UNKNOWN = r"\b999\b|ggml_cuda_init: failed to initialize CUDA: unknown error"
 NO_UVM = r"init failure: 304|cuInit err: 304|OS call failed or operation not supported"  # CUDA_ERROR_OPERATING_SYSTEM
+# too old, no device, of another version, not permitted, no unified memory, unknown error: each has its check
+KNOWN_CODES = ("35", "100", "18", "803", "804", "800", "304", "999")
 
 
 @check(weight=78, explains=CPU)
@@ -196,10 +198,10 @@ def gpu_lost_after_suspend(signs: Signs, facts: Facts, start: Start | None = Non
     explains=("no_gpu_found", "discovery_ok_but_runner_cpu", "runner_crash_on_load", "vram_recovery_timeout"),
 )
 def cuda_init_999(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
-    """CUDA cannot be initialised (999, unknown error).
+    """CUDA cannot be initialised (999, unknown error, and codes that say no more).
 
     Why: the driver's UVM state is broken, after a suspend or because nvidia_uvm is not loaded.
-    Seen: code 999 of CUDA.
+    Seen: code 999 of CUDA, or another one of its start that no other check explains.
     Do: reload nvidia_uvm with the service stopped.
     """
     kinds = ("cuda_init_failed", "gpu_error", "nvml_failed", "gpu_memory_lookup_failed", "cuda_999")
@@ -212,6 +214,20 @@ def cuda_init_999(signs: Signs, start: Start | None = None) -> Iterator[Finding]
             "sudo systemctl stop ollama && sudo rmmod nvidia_uvm && sudo modprobe nvidia_uvm && sudo "
             "systemctl start ollama",
         )
+    elif not events and not used(signs, start) and (mute := _unexplained(signs)):
+        code = mute[-1].fields["code"]
+        yield Finding(
+            "error",
+            f"CUDA cannot be initialised: the driver's code {code}",
+            signs.quotes(mute),
+            "nvidia-smi; sudo dmesg | grep -i -E 'nvrm|nvidia' | tail    # what the driver says",
+            weight=62,
+        )
+
+
+def _unexplained(signs: Signs) -> list[LogEvent]:
+    """Failures of CUDA's start with a code that no other check knows."""
+    return [e for e in signs.of("cuda_init_failed") if e.fields.get("code", "") not in {"", *KNOWN_CODES}]
 
 
 @check(

@@ -8,7 +8,6 @@ from ollamactl.core.checks.base import Finding, check, quote
 from ollamactl.core.facts import Facts, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 
-
 # why a load may fail on a release that knows the model
 OTHER_REASONS = (
     "alloc_failed", "out_of_memory", "model_file_damaged", "load_damaged", "file_missing", "folder_denied",

@@ -213,10 +213,10 @@ def env_wrong_side_of_wsl(
             fix = f"sudo ollamactl apply --set {one.name}={one.value}    # inside WSL"
             yield Finding("warning", f"{one.name} is set in Windows, the server runs in WSL", (one.place,), fix)
             return
-    if signs.has("windows_and_wsl"):
+    if signs.has("windows_and_wsl") or (world == "wsl" and signs.has("set_in_windows")):
         said = "variables that are set in Windows do not reach a server in WSL"
         fix = "sudo ollamactl apply --set NAME=VALUE    # inside WSL"
-        yield Finding("warning", said, signs.lines("windows_and_wsl"), fix)
+        yield Finding("warning", said, signs.lines("windows_and_wsl", "set_in_windows"), fix)
 
 
 def _set_later(effective: Effective | None, value: str, path: str) -> bool:

@@ -163,7 +163,7 @@ def invalid_option_flood(signs: Signs) -> Iterator[Finding]:
         yield Finding("info", said, signs.lines("invalid_option", most=2), "send num_predict for max_tokens")
 
 
-@check(weight=58)
+@check(weight=58, explains=("server_not_reachable",))
 def origin_not_allowed_403(signs: Signs = NO_SIGNS, start: Start | None = None) -> Iterator[Finding]:
     """A web page or browser extension is refused.
 

@@ -314,6 +314,15 @@ def modelfile_num_ctx_overrides(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
     """
     start = facts.start
     wanted = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") if start else "0"
+    own = signs.of("num_ctx_in_modelfile")
+    if own and wanted.isdigit() and int(wanted) and own[-1].fields.get("tokens") not in (None, wanted):
+        yield Finding(
+            "info",
+            f"OLLAMA_CONTEXT_LENGTH is {wanted}, the model's own num_ctx {own[-1].fields['tokens']} comes first",
+            (*signs.quotes(own), configured(start, "OLLAMA_CONTEXT_LENGTH")),
+            "ollama show --modelfile MODEL | grep num_ctx",
+        )
+        return
     if start is None or not wanted.isdigit() or int(wanted) in (0, 2048, 4096) or (signs.has("num_ctx_capped")):
         return
     others = [

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, configured, gib
 from ollamactl.core.checks.context import spilled
+from ollamactl.core.checks.fit import estimates
 from ollamactl.core.checks.gpu import cpu_only, gpus_of, value_of
 from ollamactl.core.facts import Facts, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
@@ -48,7 +49,7 @@ def gpu_hidden_in_one_backend_only(signs: Signs, start: Start, given: tuple[Give
 
 @check(weight=32)
 def visible_devices_override(
-    signs: Signs = NO_SIGNS, start: Start | None = None, given: tuple[Given, ...] = ()
+    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None, given: tuple[Given, ...] = ()
 ) -> Iterator[Finding]:
     """Variables choose the visible devices of two backends.
 
@@ -79,11 +80,16 @@ def visible_devices_override(
     elif set_ and gone:
         told = ", ".join(f"{n}={v}" for n, v in set_.items())
         yield Finding(
-            "info",
+            "warning" if facts.gpus and not _on_purpose(set_) else "info",
             f"{told} chooses what is visible, and no GPU was found",
             (configured(start, *set_), *signs.lines("visible_devices_overridden", most=1)),
             "sudo ollamactl apply " + " ".join(f"--unset {n}" for n in set_),
         )
+
+
+def _on_purpose(chosen: dict[str, str]) -> bool:
+    """Whether every value is one of those that hide all devices."""
+    return all(value in ("-1", "none", "NoDevFiles") for value in chosen.values())
 
 
 @check(weight=24)
@@ -172,7 +178,8 @@ def gpu_uneven_split(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]
     devices = gpus_of(start)
     totals = [d.total for d in devices if d.total]
     uneven = len(totals) > 1 and max(totals) > 1.9 * min(totals)
-    failing = bool(start and (spilled(start) or any(x.outcome == "failed" for x in start.loads)))
+    estimated = any(0 < n.get("layers.offload", 0) < n["layers.model"] for _, n in estimates(signs)[-1:])
+    failing = estimated or bool(start and (spilled(start) or any(x.outcome == "failed" for x in start.loads)))
     if uneven and (failing or (value_of(start, (), "OLLAMA_SCHED_SPREAD") == "true" and start and start.loads)):
         yield Finding(
             "warning" if failing else "info",
@@ -187,4 +194,5 @@ def gpu_uneven_split(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]
             "GPUs of unequal size share a model",
             signs.lines("uneven_split"),
             "sudo ollamactl apply --set CUDA_VISIBLE_DEVICES=0",
+            explains=("load_oom",),
         )

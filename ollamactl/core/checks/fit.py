@@ -77,6 +77,11 @@ def partial_offload(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
         said = f"{on} of {of} layers are on the GPU, the {'output layer' if last else 'others'} on the CPU"
         yield Finding("info" if last else "warning", said, (load.text, *_sizes(load)), fix)
         return
+    going = start.loads[-1] if start is not None and start.loads and start.loads[-1].outcome == "loading" else None
+    if going is not None and going.offloaded and 0 < going.offloaded[0] < going.offloaded[1] - 1:
+        on, of = going.offloaded  # of which the excerpt, or the log so far, has no end
+        yield Finding("warning", f"{on} of {of} layers go to the GPU", (going.text, *_sizes(going)), fix, weight=20)
+        return
     shown = start is not None and any(x.offloaded for x in start.loads)
     for event, n in estimates(signs)[-1:] if not shown else ():
         on, of = int(n.get("layers.offload", 0)), int(n.get("layers.model", 0))
@@ -172,7 +177,7 @@ def below_minimum_vram_for_any_layer(signs: Signs) -> Iterator[Finding]:
         kv = n.get("memory.required.kv", n.get("required.kv", 0))
         graph = n.get("memory.graph.full", n.get("graph.full", 0))
         fits = full < have and graph < n.get("memory.available.most", n.get("available.most", have))
-        if n.get("layers.offload") == 0 and 0 < full and fits and kv < full * 0.4:
+        if n.get("layers.offload") == 0 and full > 0 and fits and kv < full * 0.4:
             yield Finding(
                 "warning",
                 f"no layer is on the GPU though {gib(full)} are needed and {gib(have)} free: graphs and "
@@ -255,8 +260,8 @@ def size_understated_by_ps(facts: Facts) -> Iterator[Finding]:
                 )
 
 
-@check(weight=22)
-def memory_regression_after_upgrade(signs: Signs) -> Iterator[Finding]:
+@check(weight=42, explains=("partial_offload",))
+def memory_regression_after_upgrade(signs: Signs, facts: Facts) -> Iterator[Finding]:
     """A model takes more memory since an upgrade.
 
     Why: estimates and graphs differ between releases.
@@ -264,8 +269,9 @@ def memory_regression_after_upgrade(signs: Signs) -> Iterator[Finding]:
     Do: compare releases with the same context; report it.
     """
     if signs.has("size_grew"):
+        spills = any(0 <= m.size_vram < m.size for m in facts.loaded or ())
         yield Finding(
-            "info",
+            "warning" if spills else "info",
             "the same model with the same context is larger since the upgrade",
             signs.lines("size_grew"),
             "ollama --version; ollama ps",

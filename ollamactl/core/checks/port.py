@@ -81,7 +81,8 @@ def port_in_use(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = Non
     service = facts.service
     port = wanted_port(facts.effective)
     owner = _owner(facts, port)
-    dead = service is not None and (not service.main_pid or service.sub_state == "auto-restart")
+    known = service is not None and service.active_state != ""
+    dead = service is not None and known and (not service.main_pid or service.sub_state == "auto-restart")
     dead = dead or _between_two_deaths(facts, port)
     if owner is not None and (dead or lines):
         who, fix = _held(facts, owner, service.id if service else "ollama")
@@ -194,6 +195,13 @@ def running_server_is_not_the_service(facts: Facts, signs: Signs = NO_SIGNS) -> 
             f"a server runs outside of {service.id if service else 'any unit'}: pid {one.pid}, user {one.user}",
             (f"process {one.pid}: {' '.join(one.argv)} ({one.cgroup})",),
             f"sudo kill {one.pid} && sudo systemctl restart {service.id if service else 'ollama'}",
+        )
+    elif signs.has("unit_inactive") and (mine := next((x for x in facts.listeners or () if x.name == "ollama"), None)):
+        yield Finding(
+            "warning",
+            f"the unit is not running, and a server answers on port {mine.port}: pid {mine.pid}, started by hand",
+            (f"socket: LISTEN {mine.address}:{mine.port} {mine.name}, pid {mine.pid}", *signs.lines("unit_inactive")),
+            f"sudo kill {mine.pid} && sudo systemctl start ollama" if mine.pid else "sudo ss -ltnp 'sport = :11434'",
         )
     elif signs.has("by_hand_told") and not signs.has("models_gone", "lists_differ"):
         said = "a server started by hand reads nothing of the unit: it has another environment, home and models"

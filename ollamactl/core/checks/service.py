@@ -12,7 +12,7 @@ from ollamactl.core.needs import NO_SIGNS, Given, Signs
 LOOP = ("service_restart_loop",)
 
 
-@check(weight=90)
+@check(weight=90, explains=("user_unit_absent",))
 def ollama_not_installed(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Neither a program nor a service of Ollama was found.
 
@@ -21,7 +21,7 @@ def ollama_not_installed(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Find
     Do: install it, or name what is looked for: --unit, --from.
     """
     if facts.origin != "live" and not facts.origin.startswith("bundle"):
-        if signs.has("command_missing") and not (facts.log and facts.log.starts) and not facts.loaded:
+        if signs.has("command_missing") and facts.start is None and not facts.loaded:
             yield Finding(
                 "error",
                 "the shell finds no program ollama",

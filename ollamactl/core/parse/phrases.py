@@ -91,6 +91,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("conn_closed", r"wsarecv|forcibly closed"),
     Phrase("num_ctx_on_v1", r"/v1/(?:chat/)?completions.*num_ctx|num_ctx.*/v1/"),
     Phrase("num_ctx_expected", r"context (?:length|size|window).*(?:ignored|not (?:passed|sent|applied)|set in)"),
+    Phrase("num_ctx_in_modelfile", r"\bPARAMETER\s+num_ctx\s+(?P<tokens>\d{3,7})\b"),
     Phrase("num_ctx_not_in_modelfile", r"no num_ctx|^\s*context length\s+\d+"),
     Phrase("folder_told", r"\b(?:director\w+|folder|drive|mount\w*)\b[^\n]{0,60}\bpermissions?\b[^\n]{0,80}\b(?:incorrect|wrong|denied|not `?755)|\bpermissions?\b[^\n]{0,60}\b(?:director\w+|folder|drive|mount\w*)\b[^\n]{0,60}\b(?:incorrect|wrong)\b"),
     Phrase("keep_alive_reset", r"keep[_ -]?alive\W{0,3} (?:to|is|at|of|as)\W{0,3}(?:[45] ?m\b|[45] min|0\b)|keep[_ -]?alive[^\n]{0,160}(?:reset|back to|always|defaults? to|propagat|ignored|unloaded|neither|not (?:consider|work|appl|pass))[^\n]{0,60}(?:\b[45] ?m\b|\b[45]m\b|(?:4|5|four|five) min|default|after)"

@@ -23,9 +23,10 @@ _COMMAND = re.compile(r"\b(?:ollama|api)[ /]ps\b", re.I)
 _PROCESSOR = re.compile(
     r"(?P<cpu>\d+)\s?%\s?(?:CPU)?\s?/\s?(?P<gpu>\d+)\s?%\s?(?:CPU/GPU|GPU)|(?P<whole>\d+)\s?%\s?(?P<where>CPU|GPU)\b", re.I
 )
+_BYTES = re.compile(r"\bsize\"?[ =:]+(?P<size>\d{8,15})\b.{0,40}?\bsize_vram\"?[ =:]+(?P<vram>\d{1,15})\b")  # of /api/ps
 _SIZE = re.compile(r"(?<![\w.=\[])(\d+(?:\.\d+)?) ?([KMGT]i?B)\b")
 _NAME = re.compile(r"(?<![\w/:.])(?:[\w.-]+/)*[A-Za-z][\w.-]*:[\w.-]*[A-Za-z\d][\w-]*(?![\w/:])")
-_CONTEXT = re.compile(r"(?:\bcontext\b|\bnum_ctx\b|(?<=GPU )|(?<=CPU ))(?: ?at)?[ =:]*(?P<tokens>\d{3,7})\b(?! ?[KMGT]i?B|%)", re.I)
+_CONTEXT = re.compile(r"(?:\bcontext(?:_length)?\b|\bnum_ctx\b|(?<=GPU )|(?<=CPU ))(?: ?at)?[ =:]*(?P<tokens>\d{3,7})\b(?! ?[KMGT]i?B|%)", re.I)
 _UNTIL = re.compile(r"Stopping(?:\.\.\.)?|Forever\b|\d+ (?:second|minute|hour|day)s? from now|(?:Less than|About) an? \w+ from now", re.I)
 _CHANGE = re.compile(r"\s*(?:→|->|=>|–>|\bvs\.?\b|\bthen\b|\blater\b)\s*|[;,] (?=\d+(?:\.\d+)? ?[KMGT]i?B|\d+\s?% )")
 _EITHER = re.compile(r"\bboth\b", re.I)
@@ -58,7 +59,7 @@ class State(msgspec.Struct, frozen=True):
 def states(text: str) -> list[State]:
     """The states that a sentence tells, in their order; empty where it is not about `ollama ps`."""
     named = _COMMAND.search(text) is not None
-    if not named and _PROCESSOR.search(text) is None:
+    if not named and _PROCESSOR.search(text) is None and _BYTES.search(text) is None:
         return []
     both = _EITHER.search(text) is not None
     found: list[State] = []
@@ -80,11 +81,13 @@ def states(text: str) -> list[State]:
 
 def _state(text: str) -> State:
     size, name, context, until = (p.search(text) for p in (_SIZE, _NAME, _CONTEXT, _UNTIL))
-    processor = _PROCESSOR.search(text)
+    processor, told = _PROCESSOR.search(text), _BYTES.search(text)
+    whole = int(told["size"]) if told else _bytes(size[1], size[2]) if size else None
+    share = int(told["vram"]) / int(told["size"]) if told else _share(processor) if processor else None
     return State(
         name=name[0] if name else "",
-        size=_bytes(size[1], size[2]) if size else None,
-        gpu=_share(processor) if processor else None,
+        size=whole,
+        gpu=share,
         context=int(context["tokens"]) if context else None,
         until=until[0] if until else "",
     )

@@ -53,6 +53,7 @@ EACH = r"(?:\b(?:each|every|all)\b|\balways\b|\brepeatedly\b|\bconstantly\b|\bke
 BY_HAND = r"(?:\bby hand\b|\bmanual(?:ly)?\b|\bfrom (?:a |the )?(?:shell|terminal|command line)\b|\bas root\b|\bhand-(?:run|started)\b|\binteractive\w*)"
 ELSEWHERE = r"(?:\bother (?:machines?|computers?|hosts?|devices?|PCs?)\b|\banother (?:machine|computer|host|device|PC)\b|\bLAN\b|\b(?:local )?network\b|\bremote(?:ly)?\b|\bfrom outside\b|\bphone\b|\bhost\.docker\.internal\b)"
 OLD_GPU = r"(?:\bgfx(?:8\d\d|900|902|9[01]\d(?!a)|1010|101\d)\b|\bRX ?[45][0-9]0\b|\bRX ?5[67]00\b|\bGTX ?[6-9][0-9]0M?\b|\bK[1248]0m?\b|\bcompute(?: capability)? (?:[1-4]\.\d|5\.[02])\b|\bMaxwell\b|\bKepler\b|\bFermi\b|\bPolaris\b|\bFirePro\b|\btoo old\b)"
+NOT_BY_ME = r"(?:\b(?:I|we|nobody|they) (?:have |had |has )?(?:never|not|didn't|did not|haven't)(?: ever)? (?:set|configured|changed|touched)\b|\bnobody (?:has |ever )?set\b|\bnever set\b)"
 LINUX_SHELLS = r"(?:\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b|\bexport(?:ed|s)?\b|\bin (?:a|the) shell\b|/etc/environment\b)"
 
 # a sentence that says that all is as meant, or what has cured it
@@ -94,6 +95,7 @@ RULES: tuple[Rule, ...] = (
     Rule("kfd_denied", (GPU, r"\bunless (?:run as |it runs as )?root\b|\bonly as root\b|\bworks as root\b")),
     Rule("nvidia_driver_too_old", (r"\bdrivers?\b", r"\btoo old\b|\binsufficient\b|\bminimum\b|\boutdated\b|\bnewer driver\b|\bold driver\b")),
     Rule("uneven_split", (r"\bGPUs?\b|\bcards?\b", r"\bdifferent (?:size|VRAM)|\bunequal|\buneven|\bsmallest\b|\bsmaller (?:one|card|GPU)\b|\banother size\b", r"\bsplit|\blayers?\b|\bspread\b|\bfull\b")),
+    Rule("one_gpu_used", (r"\bGPUs? ?\d\b[^.;]*\d ?[GM]i?B\b", r"\bGPUs? ?\d(?:[-–]\d)?\b[^.;]{0,12}\bidle\b|\b(?:the )?others? (?:is |are )?idle\b")),
     Rule("one_gpu_used", (r"\bonly (?:one|1|some|the first) (?:of|GPU|card)|\buses one\b|\bone of (?:two|three|four|several|\d)", GPU), (r"\bmodel at a time\b",)),
     Rule("spread_unneeded", (r"\bspread\b|\bsplit\b", r"\bGPUs?\b|\bcards?\b", r"\bone (?:\w+ )?(?:is enough|suffices|would|has room|can hold|holds)\b|\bfits on one\b|\bsuffices\b")),
     Rule("cuda_999", (r"\bCUDA\b|\bcu[A-Z]\w+|\berror\b|\bcudart\b", r"\b999\b")),
@@ -105,8 +107,9 @@ RULES: tuple[Rule, ...] = (
     # settings
     Rule("no_effect", (SETTING, NO_EFFECT), (r"\bstill wait", r"\bstill (?:un)?load", r"\bnot (?:loaded|enough)")),
     Rule("in_profile", (LINUX_SHELLS, SETTING), ()),
-    Rule("stays_unset", (rf"\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_\w+|\b(?:{_NAMES})\b", rf"(?:\bset\b|\bsetting\b|\bgiven\b|\badded\b|\boverride\b|{NO_EFFECT})")),
+    Rule("stays_unset", (rf"\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_\w+|\b(?:{_NAMES})\b", rf"(?:\bset\b|\bsetting\b|\bgiven\b|\badded\b|\boverride\b|{NO_EFFECT})"), (NOT_BY_ME,)),
     Rule("main_unit_told", (r"\bEnvironment=|\bOLLAMA_\w+|\bsettings?\b|\bcustomi[sz]\w+", r"(?:/(?:etc|lib|usr/lib)/systemd/system/ollama\.service\b(?!\.d)|\bmain unit\b|\bin (?:the )?(?:unit file|ollama\.service)(?!\.d))")),
+    Rule("set_in_windows", (SETTING, r"\bin (?:the )?Windows\b(?! (?:app|client))|\bWindows environment\b", r"\bset\b|\bput\b|\badded\b")),
     Rule("windows_and_wsl", (r"\bWSL2?\b", SETTING, rf"(?:{NO_EFFECT}|\bWindows\b)")),
     Rule("overwritten_by_upgrade", (rf"(?:{UNIT}|{SETTING})", r"\boverwrit\w+|\blost\b|\bgone\b|\breset\w*|\bdrop(?:s|ped)\b|\bdestroy\w*|\bcleared\b|\bre-?insert\w*|\brewrit\w+|\breplaced?\b|\babsent\b|\bwiped\b|\bremoved\b|\bdisappear\w*", UPDATE), (r"\blaunchctl\b", r"\bplist\b", r"\bbrew\b", r"\bGPU\b")),
     Rule("overwritten_by_upgrade", (r"\bvanish\w*|\blost\b|\bgone\b|\breset\w*|\bdisappear\w*|\boverwr\w+|\bdestroy\w*|\bback to (?:the )?default", r"\b(?:each|every|any|all|with the|with each)\b[^.]{0,12}\b(?:updat|upgrad|re-?install)\w*|\binstall\.sh\b"), (r"\bGPUs?\b|\bcard\b|\bmodels?\b|\bplist\b|\bbrew\b|\blaunchctl\b|\bspeed\b",)),
@@ -126,6 +129,8 @@ RULES: tuple[Rule, ...] = (
     Rule("not_reloaded_told", (r"\bdrop-?ins?\b|\boverride\b|\bunit\b|\.conf\b", r"\bnever (?:processed|read|applied)|\bwithout daemon-reload|\bno daemon-reload|\bdaemon-reload (?:was )?(?:not|never)|\bnot reloaded\b|\bseems never\b")),
     Rule("config_only_future", (r"\bdrop-?in\b|\bvariable\b|\bsetting\b|\blaunchctl print\b|\bsystemctl (?:show|cat)\b|\bregistry\b|\bunit\b|\benvironment\b", r"\b(?:predates|older than|already running|still (?:runs|has) (?:with )?the old|before the change|needs? a restart|not restarted|while the running process)\b")),
     Rule("config_only_future", (r"\b(?:effective|actual|real) (?:\w+ )?(?:value|NUM_PARALLEL|setting)\b|\beffective\b", r"\brunning (?:server|process)\b")),
+    Rule("by_hand_told", (r"\bollama serve\b", r"\b(?:in|inside|under) (?:a )?(?:tmux|screen|terminal)\b")),
+    Rule("by_hand_told", (r"\b(?:process|server)\b", r"\bbelongs? to (?:my|the|a) (?:login |own )?user\b|\bruns? as (?:my|the login) user\b", r"\bunit\b|\bservice\b|\bsettings?\b")),
     Rule("by_hand_told", (r"\brc\.local\b|\bcrontab\b|@reboot\b|\bnohup\b", r"\bollama serve\b"), (r"\bport\b",)),
     Rule("by_hand_told", (BY_HAND, r"\bserve\b|\bserver\b|\bservice\b", r"\bunit\b|\boverride\b|\bvariables?\b|\bsystemctl\b|\bother models\b|\bsettings?\b"), (r"\bport\b|\baddress\b|\bin use\b", BOOT, r"\bthen\b.*\bapp\b")),
     # slots, queue, clients
@@ -182,14 +187,14 @@ RULES: tuple[Rule, ...] = (
     Rule("runner_killed", (r"\b(?:service|model|runner|process|laptop|server)\b|:", r"\bkilled\b|\bjust dies\b", r"\bRAM\b|\bmemory\b|\b\d+ ?GB\b|\bloads?\b|\bboard\b"), (r"\bport\b", r"\bby hand\b", r"\bmodel at a time\b", r"\bkilled process comes back\b")),
     Rule("ram_too_small", (r"\brequires?\b[^.]{0,30}\bmemory\b[^.]{0,40}\b(?:than|available)\b|\bnot enough (?:system )?memory\b|\bmore system memory\b",), (r"\bevict",)),
     Rule("ram_too_small", (r"\b[\d.]+ ?GiB needed\b|\bneeds? [\d.]+ ?Gi?B\b", r"\bavailable\b|\bfree\b|\blimit\b")),
-    Rule("memory_limit", (r"\bmem_limit\b|\bMemoryMax\b|\bmemory limit\b|\blimits?\.memory\b|--memory\b", r"\d")),
+    Rule("memory_limit", (r"\bmem_limit\b|\binspect\b[^.]{0,20}\bMemory\W{1,3}\d{8}|\bMemoryMax\b|\bmemory limit\b|\blimits?\.memory\b|--memory\b", r"\d")),
     Rule("size_grew", (r"\b(?:memory|VRAM|RAM)\b", r"\b(?:up|grew|grows?|more|increase\w*|doubled|jump\w*|higher)\b", rf"(?:{UPDATE}|\bafter \d)"), (CONTEXT, r"\bnum_gpu\b", r"\bslots?\b", r"\blonger loads\b")),
     Rule("num_gpu_forced", (r"\bnum_gpu\b\W{0,3}\d{2,}|\bnum_gpu\b[^.]{0,30}\b(?:forced?|no longer loads|too high|hangs?)\b|\bforced\b[^.]{0,20}\bnum_gpu\b|\bGiB forced\b",)),
     Rule("gpu_memory_taken", (r"\bnvidia-smi\b", r"\b(?:python\d?|xorg|comfyui|chrome|firefox|vllm|gnome\S*|steam\w*|java|blender|obs)\b", r"\d+ ?[MG]i?B")),
     Rule("gpu_memory_taken", (r"\bVRAM\b|\bGPU memory\b|\bGPU\b", r"\b(?:other|another|three|two) (?:programs?|process\w*|applications?|servers?|games?|browsers?)\b|\b(?:comfyui|stable diffusion|browser|web ?pages?|game|vLLM)\b|\bServers on one\b", r"\b(?:taken|takes?|took|uses?|full|free|shares?|shared|alone|holds?)\b"), (r"\btakes? (?:\w+ )?(?:longer|long|\d)",)),
     Rule("gpu_memory_taken", (r"\bmemory\.available\b|\bfree VRAM\b", r"\blater\b|\bdiffer\w*|\bthen\b")),
     # service and files
-    Rule("unit_inactive", (r"\binactive \(dead\)|\bnot started (?:at|after) boot\b|\binactive after boot\b",)),
+    Rule("unit_inactive", (r"\bis-active ollama\S*\W{1,4}inactive\b|\binactive \(dead\)|\bnot started (?:at|after) boot\b|\binactive after boot\b",)),
     Rule("models_gone", (r"\b(?:models?|ollama (?:list|ls))\b", r"\b(?:gone|vanish\w*|missing|lacks?|disappear\w*|not listed|empty|no models|shows? (?:nothing|none)|lost)\b"), (r"\bworkflow\b", r"\bprocess\w*", r"\bB is run\b", r"\bLoRA\b", r"\bCellar\b", r"\breplaced by\b", SETTING)),
     Rule("models_gone", (r"\bmodels\b", r"\bboth (?:hold|have|contain)\w*\b")),
     Rule("models_gone", (r"\bmodels\b", r"\bunder\b[^.]{0,40}\band under\b|\bin two (?:folders|places|directories)\b|\bother user'?s? (?:home|folder)\b")),
@@ -197,7 +202,7 @@ RULES: tuple[Rule, ...] = (
     Rule("models_under_home", (r"(?:^|[\s=\"'])/home/\S+", r"\bmodels?\b|\bOLLAMA_MODELS\b|\bowned by ollama\b")),
     Rule("distribution_unit", (r"/(?:usr/)?lib/systemd/system/ollama\.service|\bpacman\b|\bArch\b|\bdistribution'?s? (?:unit|package)",)),
     Rule("folder_told", (r"(?:/(?:home|mnt|media|data|srv|opt)/\S*|\bparent\b|\bmodels? (?:dir\w*|folder)\b)", r"\bmode (?:d[rwx-]{9}|0?7[0-5]0)|\bitself 0?7[0-5]0\b|\bnot traversable\b|\bowned by another\b|\bpermission denied\b|\bEACCES\b|\bcannot (?:write|move)\b"), (r"/dev/|/opt/rocm|\brocBLAS\b|\bProtectHome\b",)),
-    Rule("network_storage", (r"\bnetwork (?:storage|share|drive)\b|\bNFS\b|\bCIFS\b|\bSMB\b|\bceph\b|\bHDD\b|\bslow disk\b", r"\bmodels?\b|\bload\w*\b|\bLOAD_TIMEOUT\b")),
+    Rule("network_storage", (r"\bnetwork (?:storage|share|drive)\b|\bNFS[34]?\b|\bCIFS\b|\bSMB\b|\bceph\b|\bHDD\b|\bslow disk\b", r"\bmodels?\b|\bload\w*\b|\bLOAD_TIMEOUT\b")),
     Rule("no_systemd", (r"\b(?:without|no|non-) ?systemd\b|\bnon-systemd\b|\bno init system\b|\bnot booted with systemd\b",)),
     Rule("unit_absent", (r"\bsystemctl --user\b|\buser (?:service|unit)\b", r"\bnot?\b|\brequested\b|\babsent\b|\bmissing\b|\bfail\w*"), (r"\bGPU\b", r"\buvm\b", r"\bsystem user\b")),
     Rule("runner_exit", (r"\b(?:runner|llama-server|engine)\b", r"\b(?:crash\w*|exits? \d+|stack trace|aborts?|segfault\w*|terminated)\b"), (r"\bsignal:? killed\b", r"\bVRAM recovery\b.*\bignored")),

@@ -16,12 +16,13 @@ import msgspec
 
 from ollamactl.core.facts import Gpu, GpuDriver, GpuProcess, HostMemory, LoadedModel, LogEvent
 from ollamactl.core.parse import api
+from ollamactl.core.paste import compared
 
 # what readers here say beside facts, to checks
 KINDS = {
     "uvm_unlisted", "amdgpu_loaded", "kfd_group_foreign", "user_without_render", "disk_full", "two_servers",
     "port_published", "memory_limit", "runner_killed", "container_without_gpu", "unit_masked", "unit_disabled",
-    "unit_inactive", "folder_closed", "lists_differ",
+    "unit_inactive", "folder_closed", "lists_differ", *compared.KINDS,
 }  # fmt: skip
 Lines = list[tuple[int, str]]
 MIB = 1 << 20
@@ -34,8 +35,8 @@ _SMI_PROCESS = re.compile(
 )
 _SMI_LIST = re.compile(r"GPU (?P<index>\d+): (?P<name>.+?) \(UUID: (?P<uuid>GPU-[0-9a-f-]+)\)")
 _MODULE = re.compile(r"(?P<name>nvidia(?:_\w+)?|amdgpu)\s+\d{4,}\s+-?\d+(?:\s|$)")
-_NODE = re.compile(r"c[rw-]{9}[+.@]?\s+\d+\s+(?P<owner>\S+)\s+(?P<group>\S+)\s+\d+,\s*\d+\s.*?(?P<path>/dev/\S+|kfd|renderD\d+|nvidia\S*)\s*$")
-_ID = re.compile(r"uid=\d+\((?P<user>[\w.-]+)\).* groups=(?P<groups>\S.*)")
+_NODE = re.compile(r"c[rw-]{9}[+.@]?\s+(?:\d+\s+)?(?P<owner>\S+)\s+(?P<group>\S+)\s+(?:\d+,\s*\d+\s.*?)?(?P<path>/dev/\S+|kfd|renderD\d+|nvidia\S*)\s*$")
+_ID = re.compile(r"(?:uid=\d+\((?P<user>[\w.-]+)\).*|\bid (?P<asked>[\w.-]+): ?.*?)\bgroups=(?P<groups>\S.*)")
 _FREE = re.compile(r"(?:Mem|Swap|Speicher|Mém)\w*\.?:\s+(?P<numbers>[\d.]+\w*(?:\s+[\d.]+\w*)+)")
 _DF = re.compile(r"\S+\s+[\d.]+\w?\s+[\d.]+\w?\s+[\d.]+\w?\s+(?P<use>\d+)%\s+(?P<mount>/\S*)\s*$")
 _SERVE = re.compile(r"(?P<user>[\w+.-]+)\s+(?P<pid>\d+)\s.*?(?P<exe>\S*ollama)(?:\.exe)? serve\s*$")
@@ -63,7 +64,7 @@ def read(lines: Lines) -> Found:
     found.memory = _free(lines)
     _api(lines, found)
     for kind, number, text in (*_devices(lines), *_disks(lines), *_servers(lines), *_containers(lines), *_units(lines),
-                               *_folders(lines), *_lists(lines)):  # fmt: skip
+                               *_folders(lines), *_lists(lines), *compared.read(lines)):  # fmt: skip
         found.messages.append(LogEvent(kind=kind, text=text.strip()[:400], line=number))
     return found
 
@@ -153,7 +154,7 @@ def _devices(lines: Lines) -> Iterable[tuple[str, int, str]]:
             yield "kfd_group_foreign", n, match[0]
     for n, text in lines:
         who = _ID.search(text)
-        if who and who["user"] == "ollama" and not re.search(r"\(render\)", who["groups"]):
+        if who and "ollama" in (who["user"], who["asked"]) and not re.search(r"\brender\b", who["groups"]):
             yield "user_without_render", n, text
 
 

@@ -65,6 +65,11 @@ def _load(text: str) -> list[str]:
     return made
 
 
+def loads(text: str) -> list[str]:
+    """The starts of runners that the sentence names one after another (`-c 4096, -c 8192, -c 4096`)."""
+    return [line for line in _load(text) if "starting llama server" in line]
+
+
 def requests(text: str) -> list[str]:
     """Lines of the access log, one for each duration that the sentence names."""
     path = _PATH.search(text)

@@ -16,6 +16,9 @@ SETS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("windows", re.compile(rf"(?:\bsetx {_NAME.replace('?P<name>', '')} )", re.I)),
     ("windows", re.compile(rf"\bsetx(?:\.exe)?\s+{_NAME}\s+{_VALUE}", re.I)),
     ("windows", re.compile(rf"\$env:{_NAME}\s*=\s*{_VALUE}", re.I)),
+    ("windows", re.compile(rf"SetEnvironmentVariable\([\"']{_NAME}[\"'], *[\"'](?P<value>[^\"']*)[\"']")),
+    ("windows", re.compile(rf"GetEnvironmentVariable\([\"']{_NAME}[\"'][^)\n]*\)\s+(?P<value>[^\s$%#]\S*)")),
+    ("windows", re.compile(rf"^\s*{_NAME}\s+REG_(?:EXPAND_)?SZ\s+(?P<value>\S.*?)\s*$")),
     ("windows", re.compile(rf"^\s*set {_NAME}={_VALUE}", re.I)),
     ("service", re.compile(rf"\s*Environment=[\"']?{_NAME}={_VALUE}")),
     ("docker", re.compile(rf"(?:-e|--env)[ =][\"']?{_NAME}={_VALUE}")),
@@ -36,6 +39,7 @@ SETS = tuple(row for row in SETS if "value" in row[1].groupindex)
 SPLIT: tuple[tuple[str, re.Pattern[str], re.Pattern[str]], ...] = (
     ("plist", re.compile(rf"<key>{_NAME}</key>\s*$"), re.compile(r"<string>(?P<value>[^<]*)</string>")),
     ("compose", re.compile(rf"^\s*-?\s*[\"']?name[\"']?:\s*[\"']?{_NAME}[\"']?,?\s*$"), re.compile(r"^\s*[\"']?value[\"']?:\s*[\"']?(?P<value>[^\"'\n]*)")),
+    ("windows", re.compile(rf"(?:GetEnvironmentVariable\([\"']|PS [A-Z]:[^>\n]*> *(?:echo )?\$env:|> *echo %){_NAME}(?:[\"'][^\n]*\)|%)?\s*$"), re.compile(r"^(?P<value>[^\s$%#]\S*)\s*$")),
     ("launchctl", re.compile(rf"launchctl getenv {_NAME}\s*$"), re.compile(r"^(?P<value>[^\s$%#]\S*)\s*$")),
 )
 

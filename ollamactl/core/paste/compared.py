@@ -1,0 +1,80 @@
+"""What several outputs of one paste say together: speeds of two releases, folders of models, libraries of a package."""
+
+# ruff: noqa: E501 - a pattern is read more easily whole
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable
+
+from ollamactl.core.paste import screens
+
+KINDS = {"slower_now", "models_gone", "gpu_libraries_absent", "ssh_session"}
+Lines = list[tuple[int, str]]
+
+_VERSION = re.compile(r"(?:\bollama version is |^\W{0,3}(?:with |on |release )?v?)(?P<version>\d+\.\d+\.\d+)(?=[:,]? |$)")
+_RATE = re.compile(r"(?<!prompt )\beval rate:?\s+(?P<rate>\d+(?:\.\d+)?) tok(?:ens?)?/s")
+SLOWER = 0.75  # of the speed before: less is no noise
+_USAGE = re.compile(r"^(?P<size>[\d.]+)(?P<unit>[KMGT]?)\s+(?P<path>/\S*/models)/?\s*$")
+_UNITS = {"": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_LIBRARY = re.compile(r"\blibggml-(?:cpu|base)[\w-]*\.so\b")
+_GPU_LIBRARY = re.compile(r"libggml-(?:cuda|hip|vulkan)|\b(?:cuda|rocm)_v\d|\b(?:cuda|rocm|vulkan|mlx_\w+)(?:/|\s|$)", re.I)
+_PACKAGES = re.compile(r"\bpacman -Q|\bpacman -Qs")
+_PACKAGE = re.compile(r"^(?:local/)?(?P<name>ollama(?:-cuda|-rocm|-vulkan)?) \d[\w.:+]*-\d")
+
+
+def read(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    """(kind, number of the line, text) of what these numbered lines say together."""
+    yield from _rates(lines)
+    yield from _model_folders(lines)
+    yield from _libraries(lines)
+    yield from _session(lines)
+
+
+def _rates(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    """The best speed of each release; a release is slower than the one before it in the paste."""
+    release = ""
+    best: dict[str, tuple[float, int]] = {}
+    for n, text in lines:
+        if found := _VERSION.search(text):
+            release = found["version"]
+        if release and (found := _RATE.search(text)):
+            best[release] = max(best.get(release, (0.0, n)), (float(found["rate"]), n))
+    for (old, (before, _)), (new, (after, n)) in itertools.pairwise(best.items()):
+        if _order(new) > _order(old) and after < before * SLOWER:
+            yield "slower_now", n, f"eval rate: {before} tokens/s with {old} → {after} tokens/s with {new}"
+
+
+def _order(version: str) -> tuple[int, ...]:
+    return tuple(int(part[:9]) for part in version.split("."))
+
+
+def _model_folders(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    """`du` of two folders of models, of which one is as good as empty and the other is not."""
+    sizes: dict[str, tuple[float, int, str]] = {}
+    for n, text in lines:
+        if found := _USAGE.match(text.strip()):
+            size = float(found["size"]) * _UNITS[found["unit"]] if found["size"].count(".") < 2 else 0.0
+            sizes[found["path"]] = (size, n, text.strip())
+    ordered = sorted(sizes.values())
+    if len(ordered) > 1 and ordered[0][0] < 1 << 20 and ordered[-1][0] > 100 << 20:
+        for _, n, text in (ordered[-1], ordered[0]):
+            yield "models_gone", n, f"du: {text}"
+
+
+def _libraries(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    """A listing of the engine's libraries, or of packages, that has those for the CPU only."""
+    shown = [(n, text) for n, text in lines if _LIBRARY.search(text)]
+    if shown and not any(_GPU_LIBRARY.search(text) for _, text in lines if screens.prompt(text) is None):
+        yield "gpu_libraries_absent", shown[0][0], shown[0][1]
+    if any(_PACKAGES.search(text) for _, text in lines):
+        packages = {found["name"]: (n, text) for n, text in lines if (found := _PACKAGE.match(text.strip()))}
+        if set(packages) == {"ollama"}:
+            yield "gpu_libraries_absent", *packages["ollama"]
+
+
+def _session(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    """launchd's own word for a session that is not the desktop's."""
+    for (_, asked), (n, text) in itertools.pairwise(lines):
+        if "launchctl managername" in asked and text.strip() in ("Background", "System", "StandardIO"):
+            yield "ssh_session", n, f"launchctl managername: {text.strip()}"

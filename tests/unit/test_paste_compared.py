@@ -1,0 +1,162 @@
+"""Machines of which only outputs of commands were pasted: what several of them say together."""
+
+# ruff: noqa: E501 - pasted lines are as wide as they are
+
+from __future__ import annotations
+
+import pytest
+
+from ollamactl.core import pasted
+from ollamactl.core.checks import run
+
+PS = "NAME    ID    SIZE    PROCESSOR    CONTEXT    UNTIL\n"
+CPU_START = (
+    'time=2026-05-01T10:00:00Z level=INFO source=routes.go:1 msg="server config" env="map[{} OLLAMA_DEBUG:INFO OLLAMA_HOST:http://127.0.0.1:11434]"\n'
+    'time=2026-05-01T10:00:00Z level=INFO source=routes.go:2 msg="Listening on 127.0.0.1:11434 (version 0.31.0)"\n'
+    'time=2026-05-01T10:00:01Z level=INFO source=types.go:3 msg="inference compute" id=cpu library=cpu total="31.0 GiB" available="28.0 GiB"\n'
+)  # fmt: skip
+SMI = "ann@box:~$ nvidia-smi -L\nGPU 0: NVIDIA RTX A2000 (UUID: GPU-11aa)\n"
+
+
+def found(text: str, *severities: str) -> list[str]:
+    facts = pasted.facts_of(text.encode(), "paste")
+    return (
+        []
+        if facts is None
+        else [f.check for f in run(facts).findings if f.severity in (severities or ("error", "warning"))]
+    )
+
+
+def rate(release: str, speed: float) -> str:
+    return f"ann@box:~$ ollama -v; ollama run --verbose m hi\nollama version is {release}\nprompt eval rate:  900.0 tokens/s\neval rate:   {speed} tokens/s\n"
+
+
+def test_a_release_that_is_slower_than_the_one_before() -> None:
+    assert found(rate("0.24.0", 61.0) + rate("0.31.0", 20.5), "info") == ["slow_after_upgrade"]
+
+
+@pytest.mark.parametrize("after", [rate("0.31.0", 58.0), rate("0.24.0", 20.5), rate("0.22.1", 20.5)])
+def test_noise_the_same_release_and_an_older_one_say_nothing(after: str) -> None:
+    assert "slow_after_upgrade" not in found(rate("0.24.0", 61.0) + after, "info", "warning")
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        ("40G\t/home/ann/.ollama/models\n8.0K\t/usr/share/ollama/.ollama/models\n", ["models_in_two_dirs"]),
+        ("40G\t/home/ann/.ollama/models\n12G\t/usr/share/ollama/.ollama/models\n", []),
+        ("40G\t/usr/share/ollama/.ollama/models\n", []),
+    ],
+)
+def test_usage_of_two_model_folders(usage: str, expected: list[str]) -> None:
+    assert found(f"ann@box:~$ ollama -v\nollama version is 0.31.0\nann@box:~$ sudo du -sh X Y\n{usage}") == expected
+
+
+@pytest.mark.parametrize(
+    ("shown", "first"),
+    [
+        ("ann@box:~$ ls /usr/lib/ollama\nlibggml-base.so  libggml-cpu-haswell.so\n", "package_without_gpu_libs"),
+        ("ann@box:~$ pacman -Q | grep ollama\nollama 0.31.0-1\n", "package_without_gpu_libs"),
+        ("ann@box:~$ ls /usr/lib/ollama\ncuda_v12  libggml-base.so  libggml-cpu-haswell.so\n", "service_started_before_gpu"),
+        ("ann@box:~$ pacman -Q | grep ollama\nollama 0.31.0-1\nollama-cuda 0.31.0-1\n", "service_started_before_gpu"),
+    ],
+)  # fmt: skip
+def test_libraries_for_the_cpu_only(shown: str, first: str) -> None:
+    assert found(SMI + shown + CPU_START.format("CUDA_VISIBLE_DEVICES:"))[:1] == [first]
+
+
+def test_a_choice_of_devices_explains_a_start_without_a_gpu() -> None:
+    assert found(SMI + CPU_START.format("CUDA_VISIBLE_DEVICES:5"))[:1] == ["visible_devices_override"]
+    assert "visible_devices_override" not in found(SMI + CPU_START.format("CUDA_VISIBLE_DEVICES:-1"))
+
+
+@pytest.mark.parametrize(
+    "windows",
+    [
+        "PS C:\\Users\\ann> [Environment]::GetEnvironmentVariable('OLLAMA_KEEP_ALIVE','User')\n2h\n",
+        "PS C:\\Users\\ann> [Environment]::SetEnvironmentVariable('OLLAMA_KEEP_ALIVE','2h','User')\n",
+        "C:\\Users\\ann> reg query HKCU\\Environment\n    OLLAMA_KEEP_ALIVE    REG_SZ    2h\n",
+        "PS C:\\Users\\ann> $env:OLLAMA_KEEP_ALIVE\n2h\n",
+    ],
+)
+def test_what_windows_has_does_not_reach_wsl(windows: str) -> None:
+    inside = "ann@PC:~$ uname -r\n6.6.87.2-microsoft-standard-WSL2\nann@PC:~$ env | grep OLLAMA\n"
+    assert found(windows + inside) == ["env_wrong_side_of_wsl"]
+
+
+def test_a_server_that_is_not_the_unit() -> None:
+    socket = 'LISTEN 0 4096 127.0.0.1:11434 0.0.0.0:* users:(("{}",pid=901,fd=3))\n'
+    unit = "ann@box:~$ systemctl is-active ollama\n{}\nann@box:~$ sudo ss -ltnp\n"
+    assert found(unit.format("inactive") + socket.format("ollama"))[:1] == ["running_server_is_not_the_service"]
+    assert found(unit.format("active") + socket.format("ollama")) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ann@box:~$ ollama -v\n-bash: ollama: command not found\nann@box:~$ systemctl status ollama\nUnit ollama.service could not be found.\n", ["ollama_not_installed"]),
+        ("ann@box:~$ which ollama\n/usr/local/bin/ollama\nann@box:~$ systemctl --user enable ollama\nFailed to enable unit: Unit file ollama.service does not exist.\n", ["user_unit_absent"]),
+    ],
+)  # fmt: skip
+def test_no_unit_and_no_program(text: str, expected: list[str]) -> None:
+    assert found(text)[:1] == expected
+
+
+def test_an_old_server_in_memory_explains_what_it_refuses() -> None:
+    text = "ann@box:~$ ollama -v\nollama version is 0.11.0\nWarning: client version is 0.31.0\nann@box:~$ ollama pull m\nError: pull model manifest: 412: requires a newer version of Ollama\n"
+    assert found(text)[0] == "client_server_version_mismatch"
+
+
+def test_brew_that_stops_its_service_is_no_model_that_hangs() -> None:
+    text = "ann@mini ~ % brew services restart ollama\nStopping `ollama`... (might take a while)\n==> Successfully started `ollama`\n"
+    assert "model_stuck_stopping" not in found(text)
+
+
+def test_the_session_of_launchctl() -> None:
+    text = "ann@mini ~ % launchctl managername\n{}\nann@mini ~ % launchctl setenv OLLAMA_HOST 0.0.0.0\n"
+    assert found(text.format("Background"))[:1] == ["launchctl_wrong_domain"]
+    assert "launchctl_wrong_domain" not in found(text.format("Aqua"))
+
+
+def test_a_program_below_homebrews_folder_is_no_brew_service() -> None:
+    plist = "<key>ProgramArguments</key><array><string>/opt/homebrew/bin/ollama</string></array>\n<key>EnvironmentVariables</key><dict><key>OLLAMA_HOST</key><string>127.0.0.1:11500</string></dict>\n"
+    assert "brew_plist_rewritten" not in found("~/Library/LaunchAgents/org.ann.plist\n" + plist)
+
+
+def test_the_kernels_word_on_a_small_bar() -> None:
+    line = "[    3.2] i915 0000:03:00.0: [drm] Using a reduced BAR size of 256MiB.\n"
+    assert found(f"ann@box:~$ dmesg | grep i915\n{line}ann@box:~$ ollama -v\nollama version is 0.31.0\n") == [
+        "rebar_disabled"
+    ]
+
+
+def test_more_memory_after_an_upgrade_comes_before_what_spills() -> None:
+    before = f"ollama version is 0.12.3\n{PS}m:12b  1234567890ab  10 GB  100% GPU  8192  4 minutes from now\n"
+    after = f"ollama version is 0.12.5\n{PS}m:12b  1234567890ab  15 GB  24%/76% CPU/GPU  {{}}  4 minutes from now\n"
+    assert found(before + after.format(8192))[0] == "memory_regression_after_upgrade"
+    assert "memory_regression_after_upgrade" not in found(before + after.format(32768))
+
+
+@pytest.mark.parametrize(
+    ("told", "first"),
+    [
+        ("api/ps says size 40000000000 size_vram 20000000000 context_length 4096", ["partial_offload"]),
+        ("api/ps says size 40000000000 size_vram 40000000000 context_length 4096", []),
+        ("KvSize:98304; offloaded 9/33 layers", ["partial_offload"]),
+        ("KvSize:98304; offloaded 33/33 layers", []),
+        ("Host has 64 GB; docker inspect Memory 4294967296; error: model requires more system memory (6.0 GiB) than is available (3.8 GiB)", ["memory_limit_below_need"]),
+        ("GIN 403 | 14µs POST /api/generate; Origin: moz-extension://0a1b; the add-on says: unable to connect to Ollama", ["origin_not_allowed_403"]),
+        ("It runs in Debian under WSL2; I set OLLAMA_KEEP_ALIVE in the Windows environment", ["env_wrong_side_of_wsl"]),
+        ("I set OLLAMA_KEEP_ALIVE in the Windows environment", []),
+        ("the unit's settings never apply; ps shows ollama serve in tmux", ["running_server_is_not_the_service"]),
+        ("server config: OLLAMA_NUM_PARALLEL:0 OLLAMA_DEBUG:false; I never set OLLAMA_NUM_PARALLEL", []),
+    ],
+)  # fmt: skip
+def test_told_in_words(told: str, first: list[str]) -> None:
+    assert found(told)[:1] == first
+
+
+def test_a_modelfiles_own_context_is_told() -> None:
+    told = "server config: OLLAMA_CONTEXT_LENGTH:65536 OLLAMA_DEBUG:false; ollama show --modelfile desk: PARAMETER num_ctx {}"
+    assert "modelfile_num_ctx_overrides" in found(told.format(16384), "info", "warning")
+    assert "modelfile_num_ctx_overrides" not in found(told.format(65536), "info", "warning")

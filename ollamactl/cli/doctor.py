@@ -91,7 +91,8 @@ def doctor(
     """Say what is wrong with this host, or with a bundle, a folder of collected output, or pasted text (--from):
     root cause first, with the lines that show it and a command that cures it.
 
-    Exit code 0: nothing at or above --fail-on · 1: findings · 5: nothing could be judged, or a check crashed.
+    Exit code 0: nothing at or above --fail-on (warnings alone: 0, unless --fail-on warning) · 1: findings from there
+    on · 5: nothing could be judged, or a check crashed.
     """
     out = Terminal(colour=False if no_color else None)
     if listing:

@@ -14,6 +14,7 @@ from ollamactl.core.pasted import SMALL
 from ollamactl.errors import Exit, Failure
 
 FILES = 300  # of a folder; more is no collection of output
+DOTTED = {".env", ".bashrc", ".bash_profile", ".profile", ".zshrc", ".zprofile"}
 HEADING = 512  # bytes that a file takes beside its own, at most
 _ENVIRON = re.compile(rb"(?:\w+=[^\0\n]*\0)+")  # /proc/PID/environ, as it was copied
 _LOGS = re.compile(r"journal|log|dmesg|kern", re.I)
@@ -41,7 +42,7 @@ def join(path: Path) -> Joined:
     """The files of a folder one after another, each below the prompt that its name stands for, logs last; of a log
     that is too long the end. Failure where the folder holds none, or too many."""
     try:
-        files = sorted(p for p in path.rglob("*") if p.is_file() and not p.name.startswith("."))
+        files = sorted(p for p in path.rglob("*") if p.is_file() and (p.name in DOTTED or not p.name.startswith(".")))
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}", code=Exit.USAGE, id="usage") from None
     if not files or len(files) > FILES:
@@ -62,7 +63,7 @@ def join(path: Path) -> Joined:
             continue
         name = str(file.relative_to(path))
         places.append((lines + 1, name))
-        data = heading(name).encode() + b"\n" + data.rstrip(b"\n") + b"\n\n"
+        data = heading(name, data[:4096].decode("utf-8", "replace")).encode() + b"\n" + data.rstrip(b"\n") + b"\n\n"
         parts.append(data)
         size, lines = size + len(data), lines + data.count(b"\n")
     return Joined(b"".join(parts), tuple(places) or ((0, path.name),))

@@ -135,6 +135,10 @@ def test_the_environment_of_a_shell_is_not_the_services(tmp_path: Path) -> None:
         ("host/override.conf", "$ cat /etc/systemd/system/ollama.service.d/override.conf"),
         ("ollama.service", "$ cat /etc/systemd/system/ollama.service"),
         ("nginx.conf", "$ cat nginx.conf"),
+        ("20-gpu.conf", "$ cat /etc/systemd/system/ollama.service.d/20-gpu.conf"),
+        ("docker-compose.yml", "$ cat docker-compose.yml"),
+        ("show-modelfile.txt", "$ cat show-modelfile.txt"),
+        (".bashrc", "$ cat ~/.bashrc"),
         ("proc-77-environ", "$ cat /proc/77/environ"),
         ("etc-environment.txt", "$ cat /etc/environment"),
         ("bashrc", "$ cat ~/.bashrc"),
@@ -144,3 +148,19 @@ def test_the_environment_of_a_shell_is_not_the_services(tmp_path: Path) -> None:
 )
 def test_what_a_files_name_stands_for(name: str, prompt: str) -> None:
     assert heading(name) == prompt
+
+
+def test_drop_ins_of_a_folder_come_after_the_unit_and_in_the_order_of_their_names(tmp_path: Path) -> None:
+    texts = {
+        "10-a.conf": drop_in('Environment="OLLAMA_NUM_PARALLEL=2"').split("\n", 1)[1],
+        "ollama.service": UNIT,
+        "zz.conf": drop_in('Environment="OLLAMA_NUM_PARALLEL=6"').split("\n", 1)[1],
+        "resolv.conf": "nameserver 10.0.0.1\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    facts = text_facts(join(tmp_path).text, "folder")
+    folder = "/etc/systemd/system/ollama.service.d"
+    files = [file.path for file in facts.unit_files or ()]
+    assert files == ["/etc/systemd/system/ollama.service", f"{folder}/10-a.conf", f"{folder}/zz.conf"]
+    assert facts.effective is not None and facts.effective.value("OLLAMA_NUM_PARALLEL") == "6"

@@ -27,6 +27,8 @@ _CHANGES = re.compile(r"\s>>?\s*\S|\btee\b|\bsed -i\b")
 
 # -- names of files --
 _WORDS = re.compile(r"[^a-z0-9]+")
+_SECTION = re.compile(r"^\s*\[(?:Service|Unit)\]", re.M)
+_SOURCE = re.compile(r"\.(?:ya?ml|py|sh|js|ts|nix|plist|toml|ini|md|env|html?|ps1|bat)$", re.I)
 _ODD = re.compile(r"[^\w./~-]+")
 _NUMBERED = re.compile(r"^\d{1,3}[-_. ]+")
 _TEXT = re.compile(r"\.(?:txt|out|log|text|output|stdout|json)$", re.I)
@@ -43,7 +45,7 @@ _PROFILES = {"bashrc", "zshrc", "profile", "zprofile", "zshenv"}
 _UNIT_FILE = re.compile(r"\.(?:service|conf)(?:\.txt)?$")
 # what one word of a name stands for, where no program is named; the first that is among them counts
 _ALIASES = (
-    (r"\b(?:unit|service|systemd)? ?(?:show|properties)\b", "systemctl show ollama"),
+    (r"^(?:ollama |unit |service |systemd )*(?:show|properties)$", "systemctl show ollama"),
     (r"\b(?:proc|process|pid|server)\b.* ?\benviron(?:ment)?\b|^environ\b", "cat /proc/PID/environ"),
     (r"\b(?:service|unit|systemd|ollama) status\b|^status\b", "systemctl status ollama"),
     (r"\b(?:is-enabled|is-active)\b", "systemctl {0} ollama"),
@@ -68,14 +70,18 @@ def evidence(command: str) -> str:
     return _JOURNAL_ASKED.sub("", command if _CHANGES.search(command) else _ASKED.sub("", command))
 
 
-def heading(name: str) -> str:
+def heading(name: str, text: str = "") -> str:
     """The prompt and the command that a file's name stands for: `systemctl-show.txt`, `03_ollama_ps.out`,
-    `override.conf`, `etc-default-ollama`. Where it tells no command, the file was printed."""
-    plain = _NUMBERED.sub("", name.rsplit("/", 1)[-1])
-    if _UNIT_FILE.search(plain):
-        return f"$ cat {_unit_path(plain.removesuffix('.txt'), 'service.d/' in name)}"
+    `override.conf`, `etc-default-ollama`. Where it tells no command, the file was printed; a `.conf` whose text has a
+    unit's section is a drop-in."""
+    base = name.rsplit("/", 1)[-1]
+    if _UNIT_FILE.search(base):
+        return f"$ cat {_unit_path(base.removesuffix('.txt'), 'service.d/' in name or _SECTION.search(text) is not None)}"
+    plain = _NUMBERED.sub("", base).lstrip(".")
     words = _HYPHENATED.sub(lambda m: "-".join(g for g in m.groups() if g), _WORDS.sub(" ", _TEXT.sub("", plain).lower())).strip()
     words = words.removeprefix("cat ")
+    if _SOURCE.search(plain):
+        return "$ cat " + _ODD.sub("-", name)
     if words.split(" ")[0] in _PROGRAMS:
         return f"$ {words}"
     if words.split(" ")[0] in _ROOTS and " " in words:

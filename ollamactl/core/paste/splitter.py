@@ -205,6 +205,7 @@ class Splitter:
     def facts(self) -> Facts:
         service = self._service()
         effective = None
+        self.files.sort(key=lambda file: file.role != "main")  # as systemd reads them
         read = self.printed.environment_files(tuple(self.files))
         if self.files:
             service = service or _stub(self.files)

@@ -129,7 +129,7 @@ def service_restart_loop(
     if service is not None and service.n_restarts and flapping:
         counter = max(counter, service.n_restarts)
     failed = service is not None and service.active_state == "failed"
-    if service is not None and service.n_restarts and serves and not (flapping or failed or limit):
+    if service is not None and service.n_restarts and serves and service.active_state == "active" and not limit:
         yield Finding(
             "info",
             f"the server died and systemd started it again, {times(service.n_restarts, 'time')}; now it serves",

@@ -68,6 +68,12 @@ def test_what_the_service_has_anyway_is_no_matter() -> None:
     assert found(facts) == []
 
 
+def test_a_drop_in_that_systemd_has_not_read_yet_is_told_as_such() -> None:
+    new = f"{FOLDER}/new.conf"
+    assert found(stray(new, "unit")) == [("settings_file_not_read", "warning")]
+    assert found(stray(new, "unit", need_daemon_reload=True)) == []
+
+
 def test_a_file_of_the_same_name_elsewhere_is_hidden_and_no_matter() -> None:
     packaged = "/usr/lib/systemd/system/ollama.service.d/override.conf"
     assert found(stray(packaged, "unit", dropin_paths=(f"{FOLDER}/override.conf",))) == []

@@ -13,6 +13,7 @@ from ollamactl.core.needs import NO_SIGNS, Given, Signs
 from ollamactl.core.settings import Setting
 
 OFF = re.compile(r"\.(?:disabled?|off|example|sample|dist|default)$|\.dpkg-\w+$|\.rpm\w+$|\.sw[a-z]$|/README", re.I)
+UNTOLD = "systemd was not told of it"
 CLIENT = ("OLLAMA_HOST", "OLLAMA_NOHISTORY", "OLLAMA_EDITOR")  # which the `ollama` command reads too
 
 
@@ -48,6 +49,8 @@ def settings_file_not_read(strays: tuple[Stray, ...], facts: Facts, service: Ser
             files.setdefault(one.path, []).append((one, setting))
     for path, found in files.items():
         why, fix = _passed_over(path, found[0][0].kind, service)
+        if why == UNTOLD and service.need_daemon_reload:
+            continue  # which is a finding of its own
         names = ", ".join(dict.fromkeys(f"{one.name}={one.value}" for one, _ in found))
         yield Finding(
             "info" if OFF.search(path) else "warning",
@@ -85,7 +88,7 @@ def _passed_over(path: str, kind: str, service: Service) -> tuple[str, str]:
         return f"its folder is not {own}", move
     if not name.endswith(".conf"):
         return "its name does not end in .conf", move
-    return "systemd was not told of it", f"sudo {again.removeprefix('sudo ')}"
+    return UNTOLD, f"sudo {again.removeprefix('sudo ')}"
 
 
 @check(weight=78)

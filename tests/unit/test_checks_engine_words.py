@@ -86,6 +86,8 @@ ROWS: dict[str, tuple[str, str, str]] = {
                                           Log("0.12.6").config(HSA_OVERRIDE_GFX_VERSION="10.3.0").listen().say("failure during GPU discovery", error="runner crashed").gpu("RX 6800", lib="ROCm").text()),
     "a blob that may not be read": ("models_dir_no_access", failed("0.9.0", f"gguf_init_from_file: failed to open '{A}': 'Permission denied'"), failed("0.9.0", f"gguf_init_from_file: failed to open '{A}': 'Too many open files'")),
     "a library to preload": ("ld_preload_in_unit", "ERROR: ld.so: object '/usr/local/vgpu/libvgpu.so' from LD_PRELOAD cannot be preloaded (cannot open shared object file): ignored.\n" + HARMLESS, HARMLESS),
+    "a load that its client left": ("client_timeout_during_load", CLIENT.format("timed out waiting for llama runner to start: context canceled"), CLIENT.format("timed out waiting for llama runner to start - progress 0.00 - ")),
+    "a header that is not there": ("model_blob_missing", served("0.33.0").say("failed to load model metadata", "WARN", model=A, error=f"open {A}: no such file or directory").text(), served("0.33.0").say("failed to load model metadata", "WARN", model=A, error="unexpected EOF").text()),
     "a ring that hangs": ("gpu_error_in_kernel", KERNEL.format("amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=1, emitted seq=3"), KERNEL.format("amdgpu 0000:03:00.0: amdgpu: ring gfx_0.0.0 uses VM inv eng 0 on hub 0")),
     # around the server
     "a disk, Windows": ("disk_full", CLIENT.format("write C:\\Users\\me\\.ollama\\models\\blobs\\sha256-a-partial: There is not enough space on the disk."), CLIENT.format("write: broken pipe")),

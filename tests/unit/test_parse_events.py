@@ -51,6 +51,7 @@ EXAMPLES = {
     "cannot find tokenizer": "llama_model_load: error loading model: cannot find tokenizer merges in model file",
     "Permission denied": "gguf_init_from_file: failed to open '/m/blobs/sha256-1': 'Permission denied'",
     "system": "time=2026-11-30T02:56:39.000Z level=INFO source=ggml.go:104 msg=system CPU.0.AVX=1 compiler=cgo(gcc)",
+    "context canceled": "Error: timed out waiting for llama runner to start: context canceled",
     "POST predict": 'Error: POST predict: Post "http://127.0.0.1:40001/completion": EOF',
     "failed with status": "ggml_metal_graph_compute: command buffer 0 failed with status 5",
     "Only one usage of each socket address": (

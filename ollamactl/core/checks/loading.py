@@ -9,6 +9,7 @@ from ollamactl.core.checks.base import Finding, check, times
 from ollamactl.core.facts import Start
 from ollamactl.core.needs import Signs
 
+NO_TIMEOUT = "waiting for server to start|context canceled"  # a client's own start, and a client that went away
 CRASHES = (
     "assertion_failed",
     "abort",
@@ -66,7 +67,7 @@ def load_timeout(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     Seen: "timed out waiting for … to start".
     Do: a faster disk, or a longer OLLAMA_LOAD_TIMEOUT.
     """
-    events = [e for e in signs.of("load_timeout") if "waiting for server to start" not in e.text]  # a client's words
+    events = [e for e in signs.of("load_timeout") if not re.search(NO_TIMEOUT, e.text)]
     later = [
         x
         for x in (start.loads if start else ())

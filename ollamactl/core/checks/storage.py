@@ -77,6 +77,9 @@ DAMAGED = (
 )
 
 
+ABSENT = r"(?i)no such file|cannot find the|permission denied"  # no fault of what is in the file
+
+
 @check(weight=82, explains=("runner_crash_on_load", "server_panic_restarts", "version_outdated", "load_oom"))
 def model_blob_truncated(signs: Signs, facts: Facts) -> Iterator[Finding]:
     """A model's file is damaged, or shorter than its header says.
@@ -88,7 +91,7 @@ def model_blob_truncated(signs: Signs, facts: Facts) -> Iterator[Finding]:
     found = [
         e
         for e in signs.of("model_file_damaged", "model_metadata_error", "load_failed", "load_damaged")
-        if e.kind in ("model_file_damaged", "model_metadata_error", "load_damaged")
+        if e.kind in ("model_file_damaged", "model_metadata_error", "load_damaged") and not re.search(ABSENT, e.text)
     ]
     if signs.matching("has invalid ggml type", kinds=("unknown_architecture",)):
         found = []  # a type that this release does not know: it stops at the tensor, the file is whole

@@ -192,6 +192,8 @@ EVENTS: tuple[Event, ...] = (
     Event("load_failed", "failed to load model", "text", "the engine's",
           r"failed to load model,? '(?P<model>[^']+)'", sure=False),
     Event("load_cancelled", "Load failed", "msg", "0.30 –, where the client went away"),
+    Event("load_cancelled", "context canceled", "text", "what the client is told of it",
+          r"timed out waiting for (?P<what>llama runner|llama-server) to start: context canceled", sure=False),
     Event("load_timeout", "timed out waiting for ", "text", "",
           r"timed out waiting for (?P<what>llama runner|llama-server)(?!.*context canceled)", sure=False),
     Event("model_metadata_error", "failed to load model metadata", "msg", "0.30 –"),

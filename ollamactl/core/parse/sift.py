@@ -23,7 +23,7 @@ _STEMS = re.compile(
     rb"|too old|an iGPU|overflow|pre-tokenizer|ggml type|of tensors|hyperparameters|newer version|communicate"
     rb"|symbol lookup|may not be enabled|listen tcp|ollama/(?:runner/|llama|server\.)"
     rb"|is not compatible|exceed|corrupted|offset\+size|file bounds|architecture:|shared libraries|rocm library"
-    rb"|find tokenizer|load model"
+    rb"|find tokenizer|load model|context canceled"
     rb"|CUBLAS_STATUS|not initialized|bad_alloc|too small|pipeline par|not responding|cannot find|enough space"
     rb"|required by|wrong shape|projector type|version of Ollama|runner exited|K-shift|illegal instr|0xc000"
     rb"|signal arrived|file exists|not a directory|not permitted|binary not|Not enough|too large"

@@ -168,3 +168,8 @@ def test_backends_of_a_runner_tell_whether_it_has_a_gpu() -> None:
     system = "time=2026-02-03T19:34:45.894+01:00 level=INFO source=ggml.go:104 msg=system {}CPU.0.AVX2=1 compiler=cgo(gcc)\n"
     assert [(f.check, f.severity) for f in report(system.format("")).findings] == [("no_gpu_found", "info")]
     assert not report(system.format("CUDA.0.ARCHS=500,600 ")).findings
+
+
+def test_a_journal_whose_host_and_name_were_left_out_is_the_servers() -> None:
+    line = 'Aug 17 10:25:15 ... level=WARN source=llama_server.go:314 msg="truncating input prompt" limit=8194 prompt=18353\n'
+    assert [f.check for f in report(line).findings] == ["prompt_truncated"]

@@ -33,6 +33,7 @@ _DIRT = re.compile(rb"[\x1b\0]")
 _UNHOSTED = re.compile(  # systemd's line of which host and name, or all before the name, were left out
     rb"[\s`>]*(?:" + _STAMP + rb" (?=[\w@-]*ollama[\w@-]*\.service: [A-Z])|(?:\xe2\x80\xa6|\.\.\.)? ?systemd\[1\]: )"
 )
+_ELIDED = re.compile(rb"\s*" + _STAMP + rb" (?:\xe2\x80\xa6|\.\.\.) (?=time=|level=)")  # without host and name
 _CUT = re.compile(  # a journal's line of which time and host were left out
     rb"[\s`>]*(?:\xe2\x80\xa6|\.\.\.|" + _STAMP + rb")? {0,3}ollama\[\d{1,9}\]: "
     rb"(?=time=|level=|source=\w+\.go|\[GIN\]|\d{4}/\d\d/\d\d |[a-z_]+: |Error: )"
@@ -146,6 +147,8 @@ class _Text:
         at: float | None = None
         if b"ollama[" in line[:40]:
             line = _CUT.sub(b"", line, count=1)
+        elif b" level=" in line[:90]:
+            line = _ELIDED.sub(b"", line, count=1)
         elif (b".service: " in line[:80] or b"systemd[1]" in line[:20]) and (found := _UNHOSTED.match(line)):
             return Entry(number, line[found.end() :].decode("utf-8", "replace"), ident="systemd", manager=True)
         for _ in range(3):

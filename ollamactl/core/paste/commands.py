@@ -16,7 +16,7 @@ import msgspec
 
 from ollamactl.core.facts import Gpu, GpuDriver, GpuProcess, HostMemory, LoadedModel, LogEvent
 from ollamactl.core.parse import api
-from ollamactl.core.paste import compared
+from ollamactl.core.paste import compared, screens
 
 # what readers here say beside facts, to checks
 KINDS = {
@@ -43,7 +43,6 @@ _SERVE = re.compile(r"(?P<user>[\w+.-]+)\s+(?P<pid>\d+)\s.*?(?P<exe>\S*ollama)(?
 _VERSION = re.compile(r"\bollama version is (?P<version>\d+\.\d+\.\d+[\w.-]*)|^ollama,? version:? (?P<other>\d+\.\d+\.\d+[\w.-]*)", re.I)
 _HOST_IP = re.compile(r"\"HostIp\": \"(?P<ip>[^\"]*)\"")
 _HOST_PORT = re.compile(r"\"HostPort\": \"(?P<port>\d+)\"")
-_PROMPT = re.compile(r"^[^\n]{0,80}?[$#%>❯] *(?P<command>(?:sudo )?[a-z][\w./-]*(?: .*)?)$")
 
 
 class Found(msgspec.Struct):
@@ -197,8 +196,8 @@ def _units(lines: Lines) -> Iterable[tuple[str, int, str]]:
     """The one word that `systemctl is-enabled` and its like print below their command."""
     command = ""
     for n, text in lines:
-        if match := _PROMPT.match(text.rstrip()):
-            command = match["command"]
+        if (asked := screens.prompt(text.rstrip())) is not None:
+            command = asked
             continue
         word = text.strip()
         if not word:

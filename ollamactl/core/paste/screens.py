@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 _PROMPT = re.compile(
-    r"(?:\([\w.-]+\) )?(?:\[[\w.-]+@[\w.-]+ [^\]\n]{1,60}\][$#%]|[\w.-]+@[\w.-]+(?::| )[^\s$#%>]{1,60} ?[$#%>]|[\w.-]{1,30}(?::[~/]\S{0,60})?[$]|[$❯➜]|PS [A-Z]:\\[^>\n]{0,80}>|[A-Z]:\\[^>\n]{0,80}>)"
+    r"(?:\([\w.-]+\) )?(?:\[[\w.-]+@[\w.-]+ [^\]\n]{1,60}\][$#%]|[\w.-]+@[\w.-]+(?::| )[^\s$#%>]{1,60} ?[$#%>]|[\w.-]{1,30}(?::[~/]\S{0,60})?[$]|➜ {2}\S+|[$❯➜]|PS [A-Z]:\\[^>\n]{0,80}>|[A-Z]:\\[^>\n]{0,80}>)"
     r" +(?P<command>\S.*)"
 )
 # what is searched for, and what is opened: up to the end of that command
@@ -42,6 +42,12 @@ _PROGRAMS = {
 }  # fmt: skip
 _ROOTS = {"etc", "proc", "usr", "var", "run", "home", "opt", "root", "sys", "dev", "lib"}
 _PROFILES = {"bashrc", "zshrc", "profile", "zprofile", "zshenv"}
+# a command without a prompt, as a heading or alone on its line
+_HEADED = re.compile(r"(?:#+|>|={2,}|-{2,}) +(?P<command>\S.*?)(?: *[=:-]{1,9})?\s*$")
+_TOOL = rf"(?:sudo )?(?:{'|'.join(sorted(_PROGRAMS | {'cat', 'grep', 'tail', 'tr'}, key=len, reverse=True))})"
+_PLAIN = re.compile(rf"{_TOOL}(?: [a-z][a-z-]*)?(?: \S*ollama\S*)?")
+_WITH_OPTIONS = re.compile(rf"{_TOOL}(?= )(?=.*(?: -\w| \| | /\w))(?!.*(?:[.!?]$|, ))")
+_BARE = re.compile(rf"(?:sudo )?cat /\S+|(?:sudo )?systemctl is-(?:enabled|active) \S+|{_TOOL} [^\n|]*\| *[ef]?grep(?: -\S+)* (?:'[^'\n]*'|\"[^\"\n]*\"|\S+)")
 _UNIT_FILE = re.compile(r"\.(?:service|conf)(?:\.txt)?$")
 # what one word of a name stands for, where no program is named; the first that is among them counts
 _ALIASES = (
@@ -54,9 +60,14 @@ _ALIASES = (
 
 
 def prompt(line: str) -> str | None:
-    """The command that stands behind a prompt; None where the line is none. A line `# words` is a comment."""
-    found = _PROMPT.match(line[:400])
-    return found["command"] if found else None
+    """The command that stands behind a prompt, in a heading (`=== ollama ps ===`) or, where it can be nothing else,
+    alone; None where the line is none. A line `# words` is a comment."""
+    line = line[:400]
+    if found := _PROMPT.match(line):
+        return found["command"]
+    if (found := _HEADED.match(line)) and (_PLAIN.fullmatch(found["command"]) or _WITH_OPTIONS.match(found["command"])):
+        return found["command"]
+    return line if _BARE.fullmatch(line) else None
 
 
 def opened(command: str) -> str:

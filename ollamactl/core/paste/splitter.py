@@ -74,7 +74,7 @@ class Splitter:
             if (command := screens.prompt(line)) is not None:
                 self.printed.begin(command)
                 self._world(line)
-                line = line[: -len(command)] + screens.evidence(command)
+                line = line[: line.rindex(command)] + screens.evidence(command)
                 keep[n] = ""
             else:
                 self.printed.take(n + 1, line)

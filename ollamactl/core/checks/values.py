@@ -286,12 +286,14 @@ def kv_type_without_flash_attention(
         yield Finding(
             "warning", said, (f"server config: OLLAMA_FLASH_ATTENTION:false OLLAMA_KV_CACHE_TYPE:{kv}",), fix
         )
-    elif not config and not release:  # a text without a start
+    elif not kv and not release:  # of a text that names both
         told = {g.name: g for g in given}
         kind, attention = told.get("OLLAMA_KV_CACHE_TYPE"), told.get("OLLAMA_FLASH_ATTENTION")
-        if kind and attention and kind.value.lower() in QUANTISED and attention.value.lower() in ("false", "0"):
+        off = config.get("OLLAMA_FLASH_ATTENTION") or (attention.value.lower() if attention else "")
+        if kind and kind.value.lower() in QUANTISED and off in ("false", "0"):
             said = f"OLLAMA_KV_CACHE_TYPE={kind.value} counts only with flash attention, which is off"
-            yield Finding("warning", said, (kind.place, attention.place), fix)
+            place = attention.place if attention else configured(start, "OLLAMA_FLASH_ATTENTION")
+            yield Finding("warning", said, (kind.place, place), fix)
 
 
 @check(weight=60)

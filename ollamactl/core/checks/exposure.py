@@ -81,7 +81,7 @@ def api_exposed_without_auth(
             (quote(start.listening_line) if start else f"socket: LISTEN {at}", *published),
             "docker run -p 127.0.0.1:11434:11434 …" if inside else fix,
             consequences=("whoever reaches the port can use, pull and delete models",),
-            weight=34 if not inside else 5,
+            weight=34 if not inside else 9,  # before what is only told of slots and releases
         )
     elif signs.has("exposed_told"):
         yield Finding("warning", "the API is open to everyone who reaches the port", signs.lines("exposed_told"), fix)

@@ -160,3 +160,26 @@ def test_a_modelfiles_own_context_is_told() -> None:
     told = "server config: OLLAMA_CONTEXT_LENGTH:65536 OLLAMA_DEBUG:false; ollama show --modelfile desk: PARAMETER num_ctx {}"
     assert "modelfile_num_ctx_overrides" in found(told.format(16384), "info", "warning")
     assert "modelfile_num_ctx_overrides" not in found(told.format(65536), "info", "warning")
+
+
+GPU_START = CPU_START.replace('id=cpu library=cpu total="31.0 GiB"', 'id=0 library=ROCm name=ROCm0 total="16.0 GiB"')
+
+
+def test_a_start_without_a_gpu_before_one_that_has_it() -> None:
+    before, after = CPU_START.format("CUDA_VISIBLE_DEVICES:"), GPU_START.format("CUDA_VISIBLE_DEVICES:")
+    assert "service_started_before_gpu" in found(before + after, "info")
+    assert "service_started_before_gpu" not in found(after + after, "info", "warning")
+    older = before.replace("0.31.0", "0.30.2")
+    assert "service_started_before_gpu" not in found(older + after, "info", "warning")
+
+
+@pytest.mark.parametrize(
+    ("sizes", "fires"), [("-c 2048, -c 16384, -c 2048", True), ("-c 2048, -c 2048, -c 2048", False)]
+)
+def test_starts_of_a_runner_one_after_another(sizes: str, fires: bool) -> None:
+    assert ("model_reload_every_request" in found(f"starting llama-server {sizes} for one blob")) is fires
+
+
+def test_a_control_process_is_not_the_main_process() -> None:
+    first = found("ExecStartPre=/usr/bin/ollama pull m; Control process exited, code=exited, status=1/FAILURE")[:1]
+    assert first == ["client_command_in_start_pre"]

@@ -136,6 +136,13 @@ def service_started_before_gpu(
             (start.computes[0].text if start else "", f"driver: GPU {usable[0].index} {usable[0].name}"),
             fix,
         )
+    elif (before := _previous(facts, start)) and cpu_only(before) and gpus_of(start) and not hidden:
+        yield Finding(
+            "info",
+            "the start before this one found no GPU, this one does: it was too early",
+            (before.computes[0].text, gpus_of(start)[0].text),
+            fix,
+        )
     elif signs.has("after_reboot_cpu"):
         yield Finding(
             "warning",
@@ -145,6 +152,14 @@ def service_started_before_gpu(
         )
     elif early and not used(signs, start):
         yield Finding("warning", "no CUDA device was there when the service looked for one", signs.quotes(early), fix)
+
+
+def _previous(facts: Facts, start: Start | None) -> Start | None:
+    """The start before the judged one, of the same release."""
+    starts = facts.log.starts if facts.log else ()
+    if start is None or len(starts) < 2 or starts[-2].version != start.version:
+        return None
+    return starts[-2]
 
 
 @check(weight=78, explains=(*CPU, "amdgpu_version_file_missing", "runner_crash_on_load", "library_missing"))

@@ -13,7 +13,8 @@ from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 def _options(load: Load) -> tuple[object, ...]:
     """What makes a runner another one."""
-    return (load.context, load.slots, load.gpu_layers, load.kv_type_k, load.batch)
+    total = next((b for a, b in itertools.pairwise(load.argv) if a == "--ctx-size"), "")
+    return (load.context or total, load.slots, load.gpu_layers, load.kv_type_k, load.batch)
 
 
 @check(
@@ -82,7 +83,7 @@ def model_reload_every_request(signs: Signs, facts: Facts, start: Start | None =
             signs.lines("reloaded_each_time"),
             "journalctl -u ollama --no-pager | grep -E 'starting (llama|runner)'    # what differs between the loads",
         )
-    elif signs.has("ps_flips"):
+    elif signs.has("ps_flips") and not signs.has("num_ctx_on_v1"):
         yield Finding(
             "warning",
             "a model is loaded anew with another context for each client",

@@ -24,7 +24,7 @@ _STATUS = re.compile(r"(?<![\d.:/])(?P<status>200|403|404|499|500|502|503|504)(?
 _TOOK = re.compile(r"(?<![\w.:])(?P<n>\d+(?:\.\d+)?) ?(?P<unit>ms|µs|μs|us|ns|s|sec|seconds)\b|(?<![\w.:])(?P<go>(?:\d+h)?\d+m(?:\d+(?:\.\d+)?s)?)(?![\w])|(?<![\w.:])(?P<lone>\d+(?:\.\d+)?)(?= (?:to|and|–|-) ?\d)", re.I)
 _PATH = re.compile(r"/(?:api|v1)/(?:chat(?:/completions)?|generate|embed(?:dings)?|completions|embeddings|messages|responses)\b")
 _UNIT = re.compile(
-    r"(?P<exit>(?-i:[Mm])ain process exited, .+)|(?P<failed>Failed with result '?(?P<result>[a-z-]+)'?)|(?P<sched>Scheduled restart job.*)"
+    r"(?P<exit>(?:(?-i:[Mm])ain|(?-i:[Cc])ontrol) process exited, .+)|(?P<failed>Failed with result '?(?P<result>[a-z-]+)'?)|(?P<sched>Scheduled restart job.*)"
     r"|(?P<exec>Failed at step EXEC .+)|(?P<old>holdoff time over, scheduling restart)|(?P<limit>Start request repeated too quickly)"
 )
 _EXIT = re.compile(r"(?:code=exited,? )?status=(?P<code>[1-9]\d*)/(?P<name>[A-Z_]+|n/a)")

@@ -183,3 +183,9 @@ def test_starts_of_a_runner_one_after_another(sizes: str, fires: bool) -> None:
 def test_a_control_process_is_not_the_main_process() -> None:
     first = found("ExecStartPre=/usr/bin/ollama pull m; Control process exited, code=exited, status=1/FAILURE")[:1]
     assert first == ["client_command_in_start_pre"]
+
+
+@pytest.mark.parametrize(("size", "fires"), [("7012.5", True), ("31.0", False)])
+def test_a_prompt_cache_that_was_told(size: str, fires: bool) -> None:
+    told = f"srv update: - cache state: 12 prompts, 20.5 MiB … 300 prompts, {size} MiB; llama-server RSS 9 GB"
+    assert ("prompt_cache_growth" in found(told, "info", "warning")) is fires

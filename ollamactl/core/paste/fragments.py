@@ -80,6 +80,8 @@ def _pieces(line: str) -> list[str]:
 
 def _said(piece: str) -> list[str]:
     """The piece, and the lines of the server that it tells in its own words."""
+    if (cached := told.prompt_cache(piece)) and not _STAMPED.match(piece):
+        return [piece, *cached]
     if len(started := told.loads(piece)) > 1 and not _STAMPED.match(piece):
         return [piece, *started] if canonical(piece) is None else started
     if len(several := told.requests(piece)) > 1 and not _STAMPED.match(piece):

@@ -32,6 +32,7 @@ _STATUS_FIELD = re.compile(r"\s*(?:Process|Main PID|Active|Loaded|Drop-In): ")  
 _RESULT = re.compile(r"\b(?:systemd )?result[ :='\"]+(?P<result>oom-kill|exit-code|core-dump|signal|timeout|start-limit-hit)\b", re.I)
 _BIND = re.compile(r"bind: (?:address already in use|Only one usage of each socket address|[^()（\n]{3,120}[(（][^()\n]{8,90}[)）])")
 _NO_COLON = re.compile(r"\b(?P<call>mkdir|open|stat) (?P<path>/[^\s:,;]+),? (?P<why>permission denied|no such file or directory|read-only file system)", re.I)
+_CACHED = re.compile(r"\b(\d{1,6}) prompts?, (\d{1,6}(?:\.\d+)?) ?MiB")
 _UNNAMED = 'level=INFO source=server.go:1 msg="starting llama server" cmd="ollama runner --model (unnamed){}"'
 
 
@@ -68,6 +69,12 @@ def _load(text: str) -> list[str]:
 def loads(text: str) -> list[str]:
     """The starts of runners that the sentence names one after another (`-c 4096, -c 8192, -c 4096`)."""
     return [line for line in _load(text) if "starting llama server" in line]
+
+
+def prompt_cache(text: str) -> list[str]:
+    """The engine's line on its prompt cache, with the last of the sizes that the sentence names."""
+    sizes = list(_CACHED.finditer(text)) if "cache" in text and not text.startswith("srv        update") else []
+    return [f"srv        update:  - cache state: {m[1]} prompts, {m[2]} MiB (limits: 8192.000 MiB)" for m in sizes[-1:]]
 
 
 def requests(text: str) -> list[str]:

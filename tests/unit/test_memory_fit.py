@@ -305,6 +305,20 @@ def test_experts_stay_on_the_host_where_the_last_device_has_no_layer() -> None:
     assert left.host_experts == set(range(model.blocks))
 
 
+def test_a_part_of_a_devices_own_last_layer_ends_the_search() -> None:
+    """Devices behind one that keeps a part of its last layer are left as they are, whatever room they have."""
+    model = mixtral()
+
+    def used(slices: placement.Slices) -> list[int]:
+        part = {"experts": 0, "attention": 5, "up": 10, "gate": 20}
+        sizes = [10 * one.layers + 30 * one.whole + part[one.fraction] * bool(one.partial) for one in slices]
+        return [size + 200 * (one.layers == 3) for size, one in zip(sizes, slices, strict=True)]  # never all on one
+
+    slices = placement.place(model, used, [35, 200], experts_apart=True)
+    assert slices[0] == placement.Slice(1, 1, "gate", 1)
+    assert slices[1].partial == 1
+
+
 def test_all_layers_are_tried_before_fewer() -> None:
     """A device that borrows nothing from the host may hold all layers where it could not hold one less."""
     model = qwen3_8b()

@@ -158,7 +158,7 @@ def _one_more(used: Used, targets: list[int], found: _Trial, device: int) -> _Tr
         return found
     # Where none is left in part, the engine hands over a whole one all the same, be it the output.
     slices = _with(found.slices, start, giving._replace(layers=giving.layers - 1, partial=max(giving.partial - 1, 0)))
-    start += giving.partial == 1
+    start += giving.partial == 1 and start != device
     grown = slices[device]._replace(layers=slices[device].layers + 1, partial=slices[device].partial + 1)
 
     def trial(fraction: Fraction) -> _Trial | None:

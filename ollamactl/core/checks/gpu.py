@@ -39,7 +39,7 @@ def value_of(start: Start | None, given: tuple[Given, ...], name: str) -> str:
     return value or next((g.value for g in given if g.name == name), "")
 
 
-@check(weight=8)
+@check(weight=11)
 def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """No GPU was found: models run on the CPU.
 

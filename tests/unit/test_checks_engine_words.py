@@ -6,9 +6,8 @@ A row: the check, lines that make it fire, and nearly the same, on which it must
 from __future__ import annotations
 
 import pytest
+from wording_rows import Row, fires_first, near_miss_is_quiet, report
 
-from ollamactl.core.checks import Report, run
-from ollamactl.core.pasted import facts_of
 from tests.system.small import A, Log, on_cpu, served
 
 CLIENT = "Error: {}\n"
@@ -33,7 +32,7 @@ def cpu_only(release: str, msg: str, level: str = "INFO", **fields: object) -> s
 
 
 HARMLESS = worked("0.12.6")
-ROWS: dict[str, tuple[str, str, str]] = {
+ROWS: dict[str, Row] = {
     # memory
     "cuBLAS has no memory": ("load_oom", worked("0.6.5", "CUDA error: the resource allocation failed", "  current device: 0, in function cublas_handle", status=500), HARMLESS),
     "cuBLAS by its code": ("load_oom", worked("0.5.7", "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED", status=500),
@@ -131,25 +130,14 @@ ROWS: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
-def report(text: str) -> Report:
-    facts = facts_of(text.encode(), "text")
-    return run(facts) if facts is not None else Report()
-
-
 @pytest.mark.parametrize("name", ROWS)
 def test_it_is_told_first(name: str) -> None:
-    check, text, _ = ROWS[name]
-    found = report(text)
-    assert not found.crashed
-    assert [f.check for f in found.findings][:1] == [check], [(f.check, f.summary) for f in found.findings]
+    fires_first(ROWS[name])
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_its_near_miss_is_not(name: str) -> None:
-    check, _, text = ROWS[name]
-    found = report(text)
-    assert not found.crashed
-    assert not [f for f in found.findings if f.check == check and f.severity != "info"]
+    near_miss_is_quiet(ROWS[name])
 
 
 @pytest.mark.parametrize("reply", ['{"error":"%s"}', '{"error":{"message":"%s","type":"api_error","param":null,"code":null}}'])

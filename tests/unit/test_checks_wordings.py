@@ -6,9 +6,8 @@ A row: the check, what makes it fire, and nearly the same, on which it must say 
 from __future__ import annotations
 
 import pytest
+from wording_rows import Row, fires_first, near_miss_is_quiet, report
 
-from ollamactl.core.checks import Report, run
-from ollamactl.core.pasted import facts_of
 from tests.system.small import A, Log, on_cpu, served
 
 GO_STACK = "goroutine 29 gp=0xc000585dc0 m=0 mp=0x64b1b235c780 [syscall]:\ngithub.com/ollama/ollama/{frame}(0x7f2778ad5c10, 0x1)"
@@ -82,7 +81,7 @@ def queued(*durations: str) -> str:
     return "\n".join(rows) + "\n"
 
 
-ROWS: dict[str, tuple[str, str, str]] = {
+ROWS: dict[str, Row] = {
     "amd of 0.1.29": ("gpu_not_supported_by_backend",
                       amd("0.1.29", "amdgpu [0] gfx1012 is not supported by /tmp/ollama77/rocm [gfx1030 gfx1100]").say("no GPU detected").text(),
                       amd("0.1.29", "amdgpu [0] gfx1100 is supported", "INFO").text()),
@@ -227,25 +226,14 @@ ROWS: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
-def report(text: str) -> Report:
-    facts = facts_of(text.encode(), "text")
-    return run(facts) if facts is not None else Report()
-
-
 @pytest.mark.parametrize("name", ROWS)
 def test_it_is_told_first(name: str) -> None:
-    check, text, _ = ROWS[name]
-    found = report(text)
-    assert not found.crashed
-    assert [f.check for f in found.findings][:1] == [check], [(f.check, f.summary) for f in found.findings]
+    fires_first(ROWS[name])
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_its_near_miss_is_not(name: str) -> None:
-    check, _, text = ROWS[name]
-    found = report(text)
-    assert not found.crashed
-    assert not [f for f in found.findings if f.check == check and f.severity != "info"]
+    near_miss_is_quiet(ROWS[name])
 
 
 def test_one_client_that_hung_up_is_told_without_alarm() -> None:

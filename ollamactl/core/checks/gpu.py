@@ -1,12 +1,12 @@
-"""GPUs: not found, not usable, found and not used."""
+"""GPUs that were found, or ought to be usable, and are not used."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, gib
-from ollamactl.core.facts import Compute, Facts, Gpu, Load, LogEvent, Start
+from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.facts import Compute, Facts, LogEvent, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 # said by the engine at work, so that a device which was found does not excuse it
@@ -39,129 +39,6 @@ def value_of(start: Start | None, given: tuple[Given, ...], name: str) -> str:
     return value or next((g.value for g in given if g.name == name), "")
 
 
-@check(weight=11)
-def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
-    """No GPU was found: models run on the CPU.
-
-    Why: there is none, or none that this release can use; in 0.11 the RAM was printed as "total vram".
-    Seen: `inference compute` names only the CPU.
-    Do: nothing where there is none; else look at what the driver says (nvidia-smi, rocminfo).
-    """
-    start = facts.start
-    mute = signs.lines("driver_mute", most=1)
-    if signs.has("container_refused"):
-        said = "the container engine cannot give a GPU to the container, which does not start"
-        fix = "sudo apt install nvidia-container-toolkit && sudo nvidia-ctk runtime configure --runtime=docker"
-        yield Finding("error", said, signs.lines("container_refused"), f"{fix} && sudo systemctl restart docker")
-    elif mute and not gpus_of(start):
-        said = "nvidia-smi cannot talk to the driver: its kernel module is not loaded, no GPU can be used"
-        fix = "sudo modprobe nvidia || sudo dkms autoinstall    # then: sudo systemctl restart ollama"
-        yield Finding("warning", said, mute, fix)
-    elif cpu_only(start) or (signs.has("no_compatible_gpu") and not gpus_of(start)):
-        there = list(facts.gpus or ())
-        outside = signs.has("container_without_gpu") or (facts.told is not None and facts.told.world == "docker")
-        line = start.computes[0].text if start and start.computes else ""
-        lines = signs.lines("no_compatible_gpu", most=1)
-        said = "no GPU was found, models run on the CPU"
-        said += (
-            f" ({gib(start.computes[0].total)} of host memory)"
-            if start and start.computes and start.computes[0].total
-            else ""
-        )
-        if there:
-            said = f"{there[0].name or 'a GPU'} is in this host, and the server found none"
-        elif facts.loaded or any(x.status == 200 and x.seconds > 120 for x in (start.recent if start else ())):
-            said += ": answers take their time"
-        fix = "nvidia-smi || rocminfo || vulkaninfo --summary"
-        if there and there[0].vendor == "apple":
-            fix = "system_profiler SPDisplaysDataType | grep Metal; file \"$(command -v ollama)\"    # arm64?"
-        if (there and outside) or signs.has("container_without_gpu"):
-            said = f"the container was given no GPU{': ' + there[0].name + ' is in the host' if there else ''}"
-            fix = "docker run --gpus=all …    # AMD: --device /dev/kfd --device /dev/dri, image ollama/ollama:rocm"
-        yield Finding(
-            "warning" if there else "info", said, (*lines, line, *signs.lines("container_without_gpu")), fix
-        )
-    elif signs.has("cpu_backend_only") and start is not None and not start.computes and not used(signs, start):
-        said = "a runner has loaded the backend of the CPU and no other"
-        yield Finding("info", said, signs.lines("cpu_backend_only", most=1), "nvidia-smi || rocminfo", weight=12)
-    elif start is not None and not start.computes and not used(signs, start) and (load := _in_memory(start)):
-        said = "a model was loaded into host memory as a whole; the excerpt does not say why"
-        yield Finding("info", said, (load.text,), "nvidia-smi || rocminfo || vulkaninfo --summary", weight=12)
-
-
-def _in_memory(start: Start) -> Load | None:
-    """The last load, where all that it printed of its buffers is in host memory and nobody asked for that."""
-    load = start.loads[-1] if start.loads else None
-    if load is None or load.outcome != "loaded" or load.gpu_layers == 0 or not load.buffers:
-        return None
-    held = sum(b.bytes for b in load.buffers)
-    return load if held >= 1 << 30 and all(b.device.upper().startswith("CPU") for b in load.buffers) else None
-
-
-VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES")
-
-
-@check(weight=60, explains=("no_gpu_found", "discovery_ok_but_runner_cpu"))
-def service_started_before_gpu(
-    signs: Signs, facts: Facts, start: Start | None = None, gpus: tuple[Gpu, ...] = ()
-) -> Iterator[Finding]:
-    """The service started before the GPU was ready.
-
-    Why: devices are looked for once, at the start; a driver that comes later is not seen.
-    Seen: a GPU on the host, and a start that found none though nothing is wrong now.
-    Do: restart the service; order it after the driver.
-    """
-    fix = "sudo systemctl restart ollama    # for good: After=nvidia-persistenced.service in a drop-in"
-    early = [
-        e
-        for e in signs.of("no_gpu_usable", "cuda_init_failed", "no_nvidia_device")
-        if re.search(r"no CUDA-capable device|no usable GPU|no nvidia devices", e.text)
-    ]
-    hidden = any(value_of(start, (), name) for name in VISIBLE) or signs.has(
-        "igpu_dropped",
-        "nvidia_driver_too_old",
-        "kfd_denied",
-        "rocm_library_missing",
-        "driver_mismatch",
-        "gpu_unsupported",
-        "gpu_libraries_absent",
-    )
-    usable = [g for g in gpus if g.vendor in ("nvidia", "amd") and not g.unified]
-    if signs.has("container_without_gpu") or (facts.told is not None and facts.told.world == "docker"):
-        usable = []  # what the host shows need not be in the container
-    if cpu_only(start) and usable and not hidden and not (facts.service and facts.service.private_devices):
-        yield Finding(
-            "warning",
-            f"{usable[0].name or 'a GPU'} is there now, and was not found when the service started",
-            (start.computes[0].text if start else "", f"driver: GPU {usable[0].index} {usable[0].name}"),
-            fix,
-        )
-    elif (before := _previous(facts, start)) and cpu_only(before) and gpus_of(start) and not hidden:
-        yield Finding(
-            "info",
-            "the start before this one found no GPU, this one does: it was too early",
-            (before.computes[0].text, gpus_of(start)[0].text),
-            fix,
-        )
-    elif signs.has("after_reboot_cpu"):
-        yield Finding(
-            "warning",
-            "after a reboot the service found no GPU; started by hand it does",
-            signs.lines("after_reboot_cpu"),
-            fix,
-        )
-    elif early and not used(signs, start):
-        yield Finding("warning", "no CUDA device was there when the service looked for one", signs.quotes(early), fix)
-
-
-def _previous(facts: Facts, start: Start | None) -> Start | None:
-    """The start before the judged one, of the same release."""
-    starts = facts.log.starts if facts.log else ()
-    if start is None or len(starts) < 2 or starts[-2].version != start.version:
-        return None
-    return starts[-2]
-
-
 @check(weight=78, explains=(*CPU, "amdgpu_version_file_missing", "runner_crash_on_load", "library_missing"))
 def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
     """The installed package has no libraries for this GPU.
@@ -172,16 +49,8 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
     Do: unpack or install the part that is missing.
     """
     rocm = signs.lines("rocm_library_missing")
-    libs = [
-        e
-        for e in signs.of("library_missing")
-        if re.search(ENGINE, e.text)
-    ]
-    exit127 = [
-        e
-        for e in signs.of("load_failed", "runner_terminated", "runner_exit")
-        if re.search(DLL, e.text)
-    ]
+    libs = [e for e in signs.of("library_missing") if re.search(ENGINE, e.text)]
+    exit127 = [e for e in signs.of("load_failed", "runner_terminated", "runner_exit") if re.search(DLL, e.text)]
     if rocm and not used(signs, start):
         yield Finding(
             "error",
@@ -281,28 +150,6 @@ def gpu_not_supported_by_backend(
             "a GPU library of this release crashes while it looks for GPUs; the CPU is used",
             signs.quotes(crashed),
             "sudo ollamactl apply --set OLLAMA_VULKAN=1    # or another release",
-        )
-
-
-@check(weight=68, explains=("no_gpu_found", "service_started_before_gpu"))
-def gpu_discovery_timeout(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
-    """Looking for GPUs took too long and was given up.
-
-    Why: the probe has 30 seconds; a slow driver or container start goes past it, and the CPU is used from then on.
-    Seen: "failure during GPU discovery" with a deadline.
-    Do: restart until `inference compute` lists the GPU.
-    """
-    found = [
-        e
-        for e in signs.of("discovery_failed", "discovery_timeout")
-        if re.search(r"(?i)deadline|tim(?:ed?|es|ing)[ -]?out|watchdog|killed", e.text)
-    ]
-    if found and not gpus_of(start):
-        yield Finding(
-            "error",
-            "looking for GPUs timed out: the CPU is used until the next start",
-            signs.quotes(found),
-            "sudo systemctl restart ollama",
         )
 
 

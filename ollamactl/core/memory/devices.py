@@ -42,6 +42,8 @@ def computes(hyper: Hyper, graph: Graph, layout: Layout, devices: int, handed: b
             more = int(size * SEVERAL)
         elif len(used) > 1:
             known, less, more = _exchanged(hyper, graph, layout, device, COPIES if pipeline else 1)
+        if device and spilled and recurrent.attends_for_host(hyper, layout.layers[:-1], device):
+            more += int(4 * shape.tokens(graph) * formula.attention(hyper, graph))
         found.append(_modelled(device, size + known, limits, hyper, less, more))
     hosted = (
         tuple(x for x, place in zip(hyper.layers, layout.layers[:-1], strict=False) if place == HOST)

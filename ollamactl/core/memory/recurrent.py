@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ollamactl.core.memory.graph import Tensor
+from ollamactl.core.memory.layout import HOST
 
 if TYPE_CHECKING:
     from ollamactl.core.memory.builder import Builder
@@ -129,6 +130,12 @@ def _reads_next(hyper: Hyper, index: int) -> int | None:
 def attends_on_host(hyper: Hyper, hosted: frozenset[int], index: int) -> bool:
     """Whether the attention of a block in host memory is evaluated there, between reads of states in host memory."""
     return index in hosted and _states_after(hyper, index) in hosted
+
+
+def attends_for_host(hyper: Hyper, places: tuple[int, ...], device: int) -> bool:
+    """Whether a device evaluates the attention of a block in host memory, as the states behind it are its own."""
+    after = (_states_after(hyper, index) for index, place in enumerate(places) if place == HOST)
+    return any(index is not None and places[index] == device for index in after)
 
 
 def loses_flash_attention(hyper: Hyper, hosted: list[bool]) -> bool:

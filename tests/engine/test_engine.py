@@ -258,3 +258,26 @@ def test_decision_as_the_engine(folder: Path) -> None:
     assert not score.false_fits
     assert len(score.false_spills) <= 0.02 * score.decided, score.false_spills
     assert len(score.far) <= 0.05 * score.spilled, score.far
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "context", "slots", "batch", "flash", "margins"),
+    [
+        ("minimax-m3-a", (2509,), 8192, 8, 2048, "auto", (1874,)),
+        ("wide-lfm2-b", (1314, 598), 8192, 1, 256, "off", (256, 256)),
+    ],
+)
+def test_models_that_once_seemed_to_fit(
+    folder: Path, name: str, devices: tuple[int, ...], context: int, slots: int, batch: int, flash: str,
+    margins: tuple[int, ...],
+) -> None:  # fmt: skip
+    """The engine leaves layers of these on the host, and so says the model."""
+    path = dict(models.write_stored(folder, [name]))[name]
+    load = Load(str(path), len(devices), context * slots, slots, batch, batch, FLASH[flash], cuda=len(devices) > 1)
+    projector = (margins[0] - 1024) * fits.MiB if len(devices) == 1 else 0
+    margin = margins[-1] * fits.MiB - projector
+    placed = tuple(d for size in devices for d in other(1, size * fits.MiB, cuda=load.cuda))
+    case = fits.Case(load, hyper_of(path), request_of(load, projector), placed, margin)
+    (found,) = fits.decisions([case])
+    assert found.left
+    assert found.ours.verdict == "spills"

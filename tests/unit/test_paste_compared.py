@@ -8,6 +8,7 @@ import pytest
 
 from ollamactl.core import pasted
 from ollamactl.core.checks import run
+from tests.system.small import A, Log
 
 PS = "NAME    ID    SIZE    PROCESSOR    CONTEXT    UNTIL\n"
 CPU_START = (
@@ -189,3 +190,47 @@ def test_a_control_process_is_not_the_main_process() -> None:
 def test_a_prompt_cache_that_was_told(size: str, fires: bool) -> None:
     told = f"srv update: - cache state: 12 prompts, 20.5 MiB … 300 prompts, {size} MiB; llama-server RSS 9 GB"
     assert ("prompt_cache_growth" in found(told, "info", "warning")) is fires
+
+
+@pytest.mark.parametrize(("trials", "fires"), [("4 8 16", False), ("4 8", True), ("4 16", True)])
+def test_a_value_that_the_server_has_among_those_that_were_tried(trials: str, fires: bool) -> None:
+    bench = "".join(f"NUM_PARALLEL={n} : 200 tok/s\n" for n in trials.split())
+    said = found(bench + Log("0.31.0").config(OLLAMA_NUM_PARALLEL="16").listen().text())
+    assert ("env_not_in_server_config" in said) is fires
+
+
+@pytest.mark.parametrize("state", ["no kernel image is available for execution on the device", "out of memory"])
+def test_no_context_cures_a_library_without_code_for_the_gpu(state: str) -> None:
+    log = Log("0.31.0").config(OLLAMA_CONTEXT_LENGTH="0").listen().gpu()
+    log.say("vram-based default context", source="routes.go:9", total_vram="31.7 GiB", default_num_ctx=32768)
+    text = (
+        log.text() + f'time=2026-05-01T10:00:02Z level=INFO source=x.go:1 msg="starting llama-server" cmd="/l/llama-server --model {A} -c 32768 -np 1"\n'
+        f'CUDA error: {state}\ntime=2026-05-01T10:00:03Z level=INFO source=sched.go:641 msg="Load failed" model={A} error="llama-server process has terminated: CUDA error: {state}"\n'
+    )  # fmt: skip
+    assert ("vram_tiered_default_context" in found(text)) is (state == "out of memory")
+
+
+def test_the_place_without_an_init_system_is_why_no_server_answers() -> None:
+    refused = "Error: could not connect to ollama server, run 'ollama serve' to start it\n"
+    none = "System has not been booted with systemd as init system (PID 1). Can't operate.\n"
+    assert found(refused + none)[:1] == ["no_init_system"]
+    assert found(refused)[:1] == ["server_not_reachable"]
+
+
+@pytest.mark.parametrize(("release", "first"), [("0.0.0", "version_unknown"), ("0.31.0", "no_gpu_found")])
+def test_a_release_that_a_build_does_not_know(release: str, first: str) -> None:
+    assert found(CPU_START.format("").replace("0.31.0", release), "info")[:1] == [first]
+
+
+def test_a_variable_of_env_before_a_server_is_of_that_server_only() -> None:
+    log = Log("0.31.0").config().listen().text()
+    assert "env_not_in_server_config" not in found("ann@box:~$ env OLLAMA_NUM_PARALLEL=4 ollama serve | head\n" + log)
+    assert "env_not_in_server_config" in found("OLLAMA_NUM_PARALLEL=4 was given to it\n" + log)
+
+
+def test_an_embedding_model_has_one_slot_whatever_the_default_context_is() -> None:
+    log = Log("0.31.0").config(OLLAMA_NUM_PARALLEL="8", OLLAMA_CONTEXT_LENGTH="0").listen().gpu()
+    log.say("vram-based default context", source="routes.go:9", total_vram="23.6 GiB", default_num_ctx=32768)
+    load = f'time=2026-05-01T10:00:02Z level=INFO source=x.go:1 msg="starting llama-server" cmd="/l/llama-server --model {A} -c {{}} -np {{}}"\nprint_info: arch = {{}}\n'
+    first = [found(log.text() + load.format(*row), "info")[0] for row in ((2048, 1, "bert"), (262144, 8, "llama"))]
+    assert first == ["parallel_forced_to_1_embedding", "vram_tiered_default_context"]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ollamactl.core import settings, verify
 from ollamactl.core.checks.base import Finding, check, configured
 from ollamactl.core.dropin import DROPIN_NAME
-from ollamactl.core.facts import Effective, Facts, Process, Service, Start
+from ollamactl.core.facts import Effective, Facts, Process, Service, Start, ToldVariable
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.needs import NO_SIGNS, Given, Gone, Signs
 from ollamactl.core.source import Missing
@@ -93,12 +93,12 @@ def env_not_in_server_config(facts: Facts, start: Start, signs: Signs = NO_SIGNS
         flag = settings.option(settings.REGISTRY[m.name]) if m.name in settings.REGISTRY else "--set"
         yield Finding("warning", m.text, (*m.evidence, configured(start, m.name)), f"sudo ollamactl apply {flag} …")
     config = start.config or {}
-    for one in facts.told.variables if facts.told else ():
+    named = [one for one in (facts.told.variables if facts.told else ()) if one.scope not in SHELLS and one.value]
+    for one in named:
         setting = settings.lookup(one.name)
-        if setting is None or one.name not in config or one.scope in SHELLS or not one.value:
+        if setting is None or one.name not in config or _runs_with(one, start) or _is_trial(one, named, start):
             continue
-        release = start.version
-        if setting.read(one.value, release).problem or settings.same(setting, one.value, config[one.name], release):
+        if setting.read(one.value, start.version).problem:
             continue
         said = f"{one.name}={one.value} was set, the server runs with {config[one.name] or '(empty)'}"
         evidence = (f"{one.where}:{one.line}: {one.text}", configured(start, one.name))
@@ -110,6 +110,18 @@ def env_not_in_server_config(facts: Facts, start: Start, signs: Signs = NO_SIGNS
             said = f"{name} was set, the server runs with {config.get(name) or '(empty)'}"
             fix = f"sudo ollamactl apply --set {name}=VALUE    # and proves that it arrived"
             yield Finding("warning", said, (*signs.quotes([event, *cut]), configured(start, name)), fix)
+
+
+def _runs_with(told: ToldVariable, start: Start) -> bool:
+    """Whether the server's configuration has that value."""
+    setting, printed = settings.lookup(told.name), (start.config or {}).get(told.name)
+    return setting is not None and printed is not None and settings.same(setting, told.value, printed, start.version)
+
+
+def _is_trial(told: ToldVariable, named: list[ToldVariable], start: Start) -> bool:
+    """Whether it is one of several values that were tried one after another, of which the server has one now."""
+    values = {one.value: one for one in named if one.name == told.name}
+    return len(values) > 2 and any(_runs_with(one, start) for one in values.values())
 
 
 @check(weight=82)

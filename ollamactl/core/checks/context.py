@@ -118,10 +118,15 @@ def num_ctx_capped_to_trained_context(signs: Signs) -> Iterator[Finding]:
         )
 
 
+# failures that no shorter context cures
+_NOT_OF_CONTEXT = re.compile(r"(?i)no kernel image|illegal instruction|unknown model architecture|unsupported PTX")
+
+
 def _tiered(load: Load, start: Start) -> bool:
     """Whether the load has the context that the VRAM tier gave."""
     default = start.default_context or 0
-    return default > 4096 and load.context == default
+    chosen = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") not in ("", "0")
+    return default > 4096 and load.context == default and not chosen and not _NOT_OF_CONTEXT.search(load.error)
 
 
 def _spills(start: Start | None) -> bool:
@@ -185,7 +190,7 @@ def vram_tiered_default_context(
         yield Finding("warning", said, (f"ollama ps: {big[0].name} {gib(big[0].size)} CONTEXT {big[0].context}",), fix)
         return
     slots = (start.config or {}).get("OLLAMA_NUM_PARALLEL", "1")
-    many = slots.isdigit() and int(slots) > 1
+    many = slots.isdigit() and int(slots) > 1 and not (start.loads and all(is_embedding(x) for x in start.loads))
     reduced = signs.has("context_reduced")
     unset = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") in ("", "0")
     if not unset:

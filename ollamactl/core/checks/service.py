@@ -206,7 +206,7 @@ def user_unit_absent(signs: Signs) -> Iterator[Finding]:
         yield Finding("error", "systemd knows no unit of that name", signs.lines("unit_absent"), fix)
 
 
-@check(weight=75)
+@check(weight=75, explains=("server_not_reachable",))
 def no_init_system(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """There is no systemd here, so nothing starts or supervises the server.
 

@@ -75,4 +75,5 @@ def version_unknown(start: Start, release: tuple[int, ...]) -> Iterator[Finding]
             f"the release is not known ({start.version or 'none printed'})",
             (quote(start.listening_line),),
             "curl -s http://127.0.0.1:11434/api/version",
+            weight=12 if start.version else 5,
         )

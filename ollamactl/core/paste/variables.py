@@ -26,6 +26,7 @@ SETS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("client", re.compile(rf"\bprocess\.env\.{_NAME}\s*=\s*{_VALUE}")),
     ("shell", re.compile(rf"\bexport\s+{_NAME}={_VALUE}")),
     ("shell", re.compile(rf"^\s*(?:[$#]\s*)?(?:\w+=\S+\s+)*{_NAME}={_VALUE}\s+(?:\w+=\S+\s+)*(?:nohup\s+)?(?:\S*/)?ollama\b")),
+    ("shell", re.compile(rf"\benv\s+(?:\w+=\S+\s+)*{_NAME}={_VALUE}\s+(?:\w+=\S+\s+)*(?:\S*/)?ollama serve\b")),
     ("compose", re.compile(rf"^\s*-\s*[\"']?{_NAME}=(?P<value>[^\"'\n]*?)[\"']?\s*$")),
     ("compose", re.compile(rf"^\s+[\"']?{_NAME}[\"']?:\s+(?P<value>\"[^\"]*\"|'[^']*'|[^\"'\n]*?),?\s*$")),
     ("launchctl", re.compile(rf"^\s*{_NAME} => (?P<value>.*?)\s*$")),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from wording_rows import Row, fires_first, near_miss_is_quiet, report
 
-from tests.system.small import A, Log, on_cpu, served
+from tests.system.small import A, B, Log, on_cpu, served
 
 GO_STACK = "goroutine 29 gp=0xc000585dc0 m=0 mp=0x64b1b235c780 [syscall]:\ngithub.com/ollama/ollama/{frame}(0x7f2778ad5c10, 0x1)"
 CRASH = "SIGSEGV: segmentation violation"
@@ -79,6 +79,19 @@ def queued(*durations: str) -> str:
         seconds = int(minutes or 0) * 60 + int(rest.rstrip("s"))
         rows.append(f'  ollama    | [GIN] 2026/05/04 - 10:{seconds // 60:02}:{seconds % 60:02} | 200 |  {took} |  172.30.0.3 | POST     "/api/embeddings"')
     return "\n".join(rows) + "\n"
+
+def shown_with_pod(message: str) -> str:
+    """A line as `kubectl logs --prefix` shows it."""
+    return "[pod/llm-0/ollama] " + Log("0.20.0").say(message, "WARN", "server.go:257", type="q8_0").text()
+
+
+def thrown_out(loaded: str, gone: str) -> str:
+    return Log("0.5.4").say("evaluating already loaded", "DEBUG", "sched.go:575", model=loaded).say("resetting model to expire immediately to make room", "DEBUG", "sched.go:283", modelPath=gone, refCount=0).text()
+
+
+def igpu(pid: int, used: bool) -> str:
+    log = Log("0.31.0", f"Aug 28 08:33:58 host ollama[{pid}]: ")
+    return (log.gpu("AMD Radeon 780M", lib="Vulkan", type="iGPU") if used else log.say("dropping integrated GPU; to enable, set OLLAMA_IGPU_ENABLE=1", source="runner.go:396", library="Vulkan", description="AMD Radeon 780M")).text()
 
 
 ROWS: dict[str, Row] = {
@@ -223,6 +236,14 @@ ROWS: dict[str, Row] = {
     "stopped and started by docker": ("container_lost_gpu_cgroup", "The model runs on the CPU instead; docker stop ollama and docker start ollama get the GPU again.\n", "The model runs on the CPU instead; docker ps lists it.\n"),
     "a code of CUDA's start": ("cuda_init_999", nvidia("0.6.6", "/usr/lib/libcuda.so.575", "cuda driver library init failure: 3").text() + Log("0.6.6").cpu().text(), nvidia("0.6.6", "/usr/lib/libcuda.so.575", "cuda driver library init failure: 3").gpu().text()),
     "a cache in host memory": ("no_gpu_found", "llama_context: n_ctx_seq     = 32768\nllama_kv_cache:        CPU KV buffer size =  1640.00 MiB\n", "llama_context: n_ctx_seq     = 32768\nllama_kv_cache:      CUDA0 KV buffer size =  1640.00 MiB\n"),
+    "a pod's name before the line": ("kv_type_without_flash_attention", shown_with_pod("quantized kv cache requested but flash attention disabled"), shown_with_pod("key not found")),
+    "more models than allowed": ("models_evict_each_other", Log("0.9.0").say("max runners achieved, unloading one to make room", "DEBUG", "sched.go:197", runner_count=3).text(), Log("0.9.0").say("updating default concurrency", "DEBUG", "sched.go:182", OLLAMA_MAX_LOADED_MODELS=3).text()),
+    "a grep over two services": ("igpu_dropped", igpu(900, used=False), igpu(411, used=False) + igpu(900, used=True)),
+    "an estimate for the CPU": (
+        "below_minimum_vram_for_any_layer",
+        Log("0.3.12").say("offload to cuda", source="memory.go:326", layers__requested=-1, layers__model=29, layers__offload=0, memory__available="[4.6 GiB]", memory__required__full="3.4 GiB", memory__required__kv="0.8 GiB").text(),
+        Log("0.3.12").say("offload to cpu", source="memory.go:326", layers__requested=-1, layers__model=29, layers__offload=0, memory__available="[4.6 GiB]", memory__required__full="3.4 GiB", memory__required__kv="0.8 GiB").text(),
+    ),
 }  # fmt: skip
 
 
@@ -262,3 +283,26 @@ def test_the_images_own_defaults_are_a_containers() -> None:
     assert found["api_exposed_without_auth"] == "info"
     host = Log("0.5.4").config(OLLAMA_HOST="http://0.0.0.0:11434").listen("[::]:11434").cpu()
     assert {f.check: f.severity for f in report(host.text()).findings}["api_exposed_without_auth"] == "warning"
+
+
+def test_a_model_that_goes_for_its_own_request_is_loaded_anew() -> None:
+    """The scheduler throws out the model that a request asks for only where the request's options differ."""
+    assert [f.check for f in report(thrown_out(A, A)).findings] == ["model_reload_every_request"]
+    assert not report(thrown_out(B, A)).findings
+
+
+def test_a_timeout_after_the_gpu_was_found_is_no_loss_of_it() -> None:
+    timed_out = Log("0.12.6").say("failure during GPU discovery", source="runner.go:545", error="failed to finish discovery before timeout").text()
+    found = report(Log("0.12.6").config().listen().gpu().text() + timed_out).findings
+    assert [(f.check, f.severity) for f in found][:1] == [("gpu_discovery_timeout", "info")]
+
+
+def test_a_model_without_flash_attention_is_told_after_a_gpu_that_was_not_found() -> None:
+    log = Log("0.18.0").config().listen().cpu().say("flash attention enabled but not supported by model", "WARN", "server.go:209")
+    assert [f.check for f in report(log.text()).findings][:2] == ["no_gpu_found", "flash_attention_unsupported_gpu"]
+
+
+def test_a_virtual_gpu_whose_load_is_given_up_is_no_fault_of_it() -> None:
+    gone = Log("0.20.0").say("client connection closed before server finished loading, aborting load", "WARN", "server.go:1370")
+    failed = gone.say("Load failed", source="sched.go:516", error="timed out waiting for llama runner to start: context canceled")
+    assert report("tensors load into the vGPU\n" + failed.text()).findings[0].check == "client_timeout_during_load"

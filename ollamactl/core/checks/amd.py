@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check
-from ollamactl.core.checks.gpu import CPU, cpu_only, gpus_of, value_of
+from ollamactl.core.checks.gpu import CPU, cpu_only, gpus_of, used, value_of
 from ollamactl.core.facts import Facts, Start
 from ollamactl.core.needs import Given, Signs
 
@@ -54,9 +54,9 @@ def igpu_dropped(
             {e.fields.get("description", "") or e.fields.get("name", "") for e in signs.of("igpu_dropped")} - {""}
         )
         other = gpus_of(start)
-        alone = not other
+        alone = not used(signs, start)
         said = f"the integrated GPU {names[0] if names else ''} is left out".replace("  ", " ")
-        said += "" if alone else f": {other[0].description or other[0].name} is used"
+        said += f": {other[0].description or other[0].name} is used" if other else ""
         yield Finding(
             "warning" if alone else "info", said, signs.lines("igpu_dropped"), fix, weight=70 if alone else 10
         )

@@ -152,3 +152,10 @@ def gpu_discovery_timeout(signs: Signs, start: Start | None = None) -> Iterator[
             signs.quotes(found),
             "sudo systemctl restart ollama",
         )
+    elif found:
+        yield Finding(
+            "info",
+            "asking the GPUs for their free memory timed out: the last figures are used",
+            signs.quotes(found),
+            "nvidia-smi    # does it answer at once?",
+        )

@@ -6,8 +6,8 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, configured, times
-from ollamactl.core.facts import Facts, Load, Start
+from ollamactl.core.checks.base import Finding, check, configured, quote, times
+from ollamactl.core.facts import Facts, Load, LogEvent, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 
@@ -76,6 +76,13 @@ def model_reload_every_request(signs: Signs, facts: Facts, start: Start | None =
             signs.lines("expired_to_make_room", "already_loaded"),
             "the same num_ctx in all clients",
         )
+    elif loaded := _thrown_out_for_itself(signs):
+        yield Finding(
+            "info",
+            "a model that was loaded is thrown out for a request with other options",
+            (quote(loaded), *signs.lines("expired_to_make_room", most=1)),
+            "the same num_ctx in all clients",
+        )
     elif signs.has("reloaded_each_time") and not signs.has("eviction", "client_gone_during_load", "keep_alive_reset"):
         yield Finding(
             "warning",
@@ -90,6 +97,12 @@ def model_reload_every_request(signs: Signs, facts: Facts, start: Start | None =
             signs.lines("ps_flips"),
             "sudo ollamactl apply --context-length 32768    # and no num_ctx in the clients",
         )
+
+
+def _thrown_out_for_itself(signs: Signs) -> LogEvent | None:
+    """The request's own model, loaded already, that had to go before the request was served."""
+    gone = {e.fields.get("modelPath") or e.fields.get("model") for e in signs.of("expired_to_make_room")} - {None}
+    return next((e for e in signs.of("already_loaded") if e.fields.get("model") in gone), None)
 
 
 @check(
@@ -119,17 +132,19 @@ def models_evict_each_other(
         for a, b, c in zip(loads, loads[1:], loads[2:], strict=False)
         if a.model == c.model != b.model and _soon(a, c)
     )
-    evictions = signs.count("eviction")
+    full = signs.count("max_runners")
+    evictions = signs.count("eviction") + full
     several = len({x.model for x in loads}) > 1
     config = (start.config if start else None) or {}
     pinned = _for_ever(config, given)
     if (evictions >= 1 and (turns >= 1 or (not loads and not pinned))) or turns >= 2 or (evictions >= 2 and several):
         limit = config.get("OLLAMA_MAX_LOADED_MODELS", "")
         why = f"OLLAMA_MAX_LOADED_MODELS={limit}" if limit == "1" else "they do not fit together"
+        why = "more of them than OLLAMA_MAX_LOADED_MODELS allows" if full and limit != "1" else why
         yield Finding(
             "warning",
             f"models throw each other out {times(max(turns, evictions), 'time')}: {why}",
-            (*signs.lines("eviction"), *(x.text for x in loads[-3:])),
+            (*signs.lines("eviction", "max_runners"), *(x.text for x in loads[-3:])),
             "sudo ollamactl apply --max-loaded-models 2"
             if limit == "1"
             else "sudo ollamactl plan --context-length 4096 --parallel 1",

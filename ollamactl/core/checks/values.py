@@ -347,6 +347,7 @@ def flash_attention_unsupported_gpu(signs: Signs) -> Iterator[Finding]:
             f"flash attention is enabled and not supported {by}; it stays off",
             signs.quotes(events),
             "sudo ollamactl apply --unset OLLAMA_FLASH_ATTENTION --unset OLLAMA_KV_CACHE_TYPE",
+            weight=10 if of_a_model else 66,
         )
 
 

@@ -2,7 +2,8 @@
 
 Forms, told apart line by line: `journalctl -o json`, journal text (short, -iso, -precise, -full, -monotonic,
 with-unit, cat; localised months), `docker logs` and compose prefixes, docker's json-file, Kubernetes' CRI form,
-plain server.log, tails of `systemctl status`, and console copies with spinners, colours, NULs and carriage returns.
+`kubectl logs --prefix`, plain server.log, tails of `systemctl status`, and console copies with spinners, colours,
+NULs and carriage returns.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ _CUT = re.compile(  # a journal's line of which time and host were left out
     rb"(?=time=|level=|source=\w+\.go|\[GIN\]|\d{4}/\d\d/\d\d |[a-z_]+: |Error: )"
 )
 _COMPOSE = re.compile(rb"[ \t]{0,8}([A-Za-z0-9][\w.-]*) +\| ?")
+_POD = re.compile(rb"\[pod/[\w.-]+/[\w.-]+\] ")
 _STAMPED = re.compile(
     rb"(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)?)"
     rb"(?: {1,4}(?:stdout|stderr) [FP] (?=\S)|[ \t|]{0,4}(?:INFO|info|stderr|stdout)?[ \t|]{0,4}"
@@ -152,7 +154,7 @@ class _Text:
         elif (b".service: " in line[:80] or b"systemd[1]" in line[:20]) and (found := _UNHOSTED.match(line)):
             return Entry(number, line[found.end() :].decode("utf-8", "replace"), ident="systemd", manager=True)
         for _ in range(3):
-            found = _COMPOSE.match(line) or _STAMPED.match(line)
+            found = _COMPOSE.match(line) or _POD.match(line) or _STAMPED.match(line)
             if found is None:
                 break
             self.tally.forms["docker"] += 1

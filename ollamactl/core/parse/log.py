@@ -137,7 +137,7 @@ class _Reader:
         self._seen(at)
         if line is not None:
             run.own(line, text, at, entry.number, entry.pid)
-            if run.listening and not run.real:
+            if (run.listening or run.computes) and not run.real:
                 self._promote(run)
             if run.listening and run.provisional is not None:
                 run.provisional.ended, run.provisional = True, None

@@ -55,6 +55,7 @@ EVENTS: tuple[Event, ...] = (
     Event("eviction", "model requires more gpu memory than is currently available, evicting a model to make space"),
     Event("eviction", "model requires more system memory than is currently available, evicting a model to make space"),
     Event("eviction", "llama-server model predicted to exceed available memory, evicting", "msg", "0.30 –"),
+    Event("max_runners", "max runners achieved, unloading one to make room", "msg", "0.1.33 –, DEBUG", keep=20),
     Event("expired_to_make_room", "resetting model to expire immediately to make room", "msg", "DEBUG", keep=20),
     Event("reload", "reloading", "msg", "DEBUG", keep=20),
     Event("already_loaded", "evaluating already loaded", "msg", "DEBUG", keep=3),

@@ -234,3 +234,58 @@ def test_an_embedding_model_has_one_slot_whatever_the_default_context_is() -> No
     load = f'time=2026-05-01T10:00:02Z level=INFO source=x.go:1 msg="starting llama-server" cmd="/l/llama-server --model {A} -c {{}} -np {{}}"\nprint_info: arch = {{}}\n'
     first = [found(log.text() + load.format(*row), "info")[0] for row in ((2048, 1, "bert"), (262144, 8, "llama"))]
     assert first == ["parallel_forced_to_1_embedding", "vram_tiered_default_context"]
+
+
+UNIT = "ann@box:~$ systemctl cat ollama\n# /etc/systemd/system/ollama.service\n[Service]\nExecStart=/usr/bin/ollama serve\n{}\n"
+
+
+@pytest.mark.parametrize(
+    ("shown", "fires"),
+    [
+        ("ls: cannot access '/data/llm/models': No such file or directory", True),
+        ("ls: cannot access '/data': No such file or directory", True),
+        ("stat: cannot statx '/data/llm': No such file or directory", True),
+        ("ls: cannot access '/data/llm/models': Permission denied", False),
+        ("ls: cannot access '/data/llmx': No such file or directory", False),
+        ("ls: cannot access '/data/llm/models/old': No such file or directory", False),
+    ],
+)
+def test_a_models_folder_that_a_listing_does_not_find(shown: str, fires: bool) -> None:
+    unit = UNIT.format("Environment=OLLAMA_MODELS=/data/llm/models")
+    assert ("models_dir_missing" in found(f"{unit}ann@box:~$ ls -ld X\n{shown}\n")) is fires
+
+
+@pytest.mark.parametrize(("available", "used", "fires"), [("300Mi", "14Gi", True), ("6Gi", "14Gi", False), ("300Mi", "200Mi", False)])  # fmt: skip
+def test_swap_that_is_full_while_the_log_loads_a_model(available: str, used: str, fires: bool) -> None:
+    free = f"ann@box:~$ free -h\n       total  used  free  shared  buff/cache  available\nMem:   15Gi  14Gi  131Mi  40Mi  610Mi  {available}\nSwap:  15Gi  {used}  211Mi\n"
+    if used == "200Mi":
+        free = free.replace("211Mi", "14Gi")
+    load = f'time=2026-05-01T10:00:02Z level=INFO source=x.go:1 msg="starting llama-server" cmd="/l/llama-server --model {A} -c 4096 -np 1"\n'
+    assert ("swap_thrash" in found(free + CPU_START.format("") + load)) is fires
+    assert "swap_thrash" not in found(free + CPU_START.format(""))
+
+
+@pytest.mark.parametrize(("why", "fires"), [("Unable to init instance: error", True), ("port is taken", False)])
+def test_an_app_without_a_desktop(why: str, fires: bool) -> None:
+    line = f'time=2026-05-01T06:00:02Z level=ERROR source=app.go:241 msg="Failed to start: {why}"\n'
+    start = line.replace("ERROR", "INFO").replace(f"Failed to start: {why}", "starting Ollama")
+    assert ("gui_app_without_session" in found(start + line)) is fires
+
+
+@pytest.mark.parametrize(("path", "first"), [("/data/llm", "snap_confinement_models_path"), ("/var/snap/ollama/common/m", "models_dir_no_access")])  # fmt: skip
+def test_a_folder_that_a_snap_may_not_make(path: str, first: str) -> None:
+    shown = "ann@box:~$ snap services ollama\nService  Startup  Current\nollama.listener  enabled  inactive\n"
+    assert found(f"{shown}Mar 12 10:00:01 box ollama.listener[9]: Error: mkdir {path}: permission denied\n")[:1] == [
+        first
+    ]
+
+
+def test_a_gpu_that_a_server_beside_the_closed_service_finds() -> None:
+    unit = UNIT.format("PrivateDevices=yes")
+    beside = "ann@box:~$ sudo -u ollama env OLLAMA_HOST=127.0.0.1:11999 ollama serve 2>&1 | grep compute\n"
+    gpu = GPU_START.splitlines()[-1] + "\n"
+    assert found(unit + CPU_START.format("") + beside + gpu)[:1] == ["unit_sandbox_hides_gpu"]
+    assert "unit_sandbox_hides_gpu" not in found(unit + GPU_START.format(""))
+    assert "env_set_in_shell_not_service" in found(
+        beside.replace("127.0.0.1", "0.0.0.0") + Log("0.31.0").config().listen().text()
+    )

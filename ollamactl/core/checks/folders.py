@@ -246,6 +246,7 @@ def models_dir_missing(
         and folder
         and e.fields.get("path", "").startswith(folder)
     ]
+    absent = [e for e in signs.of("path_absent") if folder and _holds(re.findall(r"/[^'\"’:]+", e.text)[0], folder)]
     made = [e for e in signs.of("file_missing") if e.fields.get("call") == "mkdir" and e.text.startswith("Error: ")]
     if folder and state is not None and state.missing is not None and state.missing.kind == "absent":
         yield Finding(
@@ -254,15 +255,20 @@ def models_dir_missing(
             (f"stat {folder}: {state.missing}",),
             f"sudo install -d -o ollama -g ollama {folder} && sudo systemctl restart ollama",
         )
-    elif events or made:
-        wanted = folder or made[-1].fields.get("path", "")
+    elif events or made or absent:
+        wanted = folder or (made[-1].fields.get("path", "") if made else "")
         cannot = f"{wanted} cannot be made: a folder on the way to it is not there"
         yield Finding(
             "error",
-            f"OLLAMA_MODELS={folder} does not exist" if events else cannot,
-            signs.quotes(events or made),
+            f"OLLAMA_MODELS={folder} does not exist" if events or absent else cannot,
+            signs.quotes(events or made or absent),
             f"sudo install -d -o ollama -g ollama {wanted} && sudo systemctl restart ollama",
         )
+
+
+def _holds(path: str, folder: str) -> bool:
+    """Whether a folder is that path, or lies in it."""
+    return (folder.rstrip("/") + "/").startswith(path.rstrip("/") + "/")
 
 
 @check(weight=62, explains=("server_not_reachable",))

@@ -250,15 +250,22 @@ def prompt_cache_growth(signs: Signs, facts: Facts) -> Iterator[Finding]:
 
 
 @check(weight=62, explains=("slow_model_storage",))
-def swap_thrash(facts: Facts, memory: HostMemory) -> Iterator[Finding]:
+def swap_thrash(facts: Facts, memory: HostMemory | None = None, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The host has swapped while a model is loaded.
 
     Why: weights in swap are read from the disk for each token.
     Seen: swap in use and little memory available.
     Do: a smaller model, or OLLAMA_MAX_LOADED_MODELS=1.
     """
+    if signs.has("swapping"):
+        said = "the host swaps: weights in swap are read from the disk for each token"
+        fix = "sudo ollamactl apply --max-loaded-models 1; ollama stop MODEL"
+        yield Finding("warning", said, signs.lines("swapping"), fix)
+    if memory is None:
+        return
     used = memory.swap_total - memory.swap_free
-    if facts.loaded and used > max(1 << 30, memory.swap_total // 2) and memory.available < memory.total // 20:
+    holds = facts.loaded or (facts.loaded is None and facts.start and facts.start.loads[-1:])
+    if holds and used > max(1 << 30, memory.swap_total // 2) and memory.available < memory.total // 20:
         yield Finding(
             "warning",
             f"{gib(used)} of swap is in use and {gib(memory.available)} of memory available while a model is loaded",

@@ -150,11 +150,12 @@ def gui_app_without_session(signs: Signs) -> Iterator[Finding]:
     Seen: "Unable to init instance".
     Do: ollama serve as a service.
     """
-    if signs.has("gui_failed"):
+    said = signs.of("gui_failed") or signs.matching("unable to init instance", kinds=("other_error",))
+    if said:
         yield Finding(
             "error",
             "the app's icon needs a desktop session; `ollama serve` runs without one",
-            signs.lines("gui_failed"),
+            signs.quotes(said),
             "ollama serve",
         )
 
@@ -186,6 +187,9 @@ def snap_config_required(given: tuple[Given, ...] = (), world: str = "", signs: 
             return
 
 
+CONNECT = "sudo snap connect ollama:removable-media && sudo snap restart ollama    # /media and /mnt"
+
+
 @check(weight=68, explains=("models_dir_no_access", "server_not_reachable", "snap_config_required"))
 def snap_confinement_models_path(
     given: tuple[Given, ...] = (), world: str = "", signs: Signs = NO_SIGNS
@@ -206,8 +210,14 @@ def snap_confinement_models_path(
                 "error",
                 f"the snap is confined and may not use {one.value}",
                 (one.place, *(signs.lines("client_cannot_connect", "folder_denied"))),
-                "sudo snap connect ollama:removable-media && sudo snap restart ollama",
+                CONNECT,
             )
+            return
+    denied = [e for e in signs.of("folder_denied") if e.fields.get("call") == "mkdir"] if world == "snap" else []
+    for event in denied:
+        path = event.fields.get("path", "")
+        if path and not path.startswith(("/var/snap/", "/root/snap/", "/home/")):
+            yield Finding("error", f"the snap is confined and may not use {path}", signs.quotes([event]), CONNECT)
             return
 
 
@@ -229,7 +239,7 @@ def nixos_acceleration_not_set(signs: Signs, start: Start | None = None) -> Iter
 
 
 @check(weight=65, explains=("no_gpu_found",))
-def nixos_driver_not_configured(signs: Signs) -> Iterator[Finding]:
+def nixos_driver_not_configured(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """NixOS has no NVIDIA driver configured.
 
     Why: acceleration needs services.xserver.videoDrivers = [ "nvidia" ] too.
@@ -237,7 +247,7 @@ def nixos_driver_not_configured(signs: Signs) -> Iterator[Finding]:
     Do: configure the driver, rebuild, reboot.
     """
     nvidia = [e for e in signs.of("nixos_acceleration") if re.search(r"cuda", e.text)]
-    if nvidia and not signs.has("nixos_driver"):
+    if nvidia and not signs.has("nixos_driver") and not used(signs, start):
         yield Finding(
             "warning",
             "acceleration is set and no NVIDIA driver is configured",

@@ -199,7 +199,8 @@ def unit_sandbox_hides_gpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fi
         closed = signs.lines("sandbox_devices")[0]
     if not closed and signs.has("hidden_from_unit"):
         closed = signs.lines("hidden_from_unit")[0]
-    if closed and facts.start is not None and any(c.library.lower() not in ("cpu", "") for c in facts.start.computes):
+    found = {c.library.lower() not in ("cpu", "") for c in facts.start.computes} if facts.start else set()
+    if closed and (found == {True} or (True in found and not signs.has("serve_by_hand"))):
         return
     if closed and (facts.gpus or facts.gpus is None):
         yield Finding(

@@ -14,6 +14,7 @@ from ollamactl.core.settings import Setting
 
 OFF = re.compile(r"\.(?:disabled?|off|example|sample|dist|default)$|\.dpkg-\w+$|\.rpm\w+$|\.sw[a-z]$|/README", re.I)
 UNTOLD = "systemd was not told of it"
+LOOPBACK = ("127.", "localhost", "[::1]")
 CLIENT = ("OLLAMA_HOST", "OLLAMA_NOHISTORY", "OLLAMA_EDITOR")  # which the `ollama` command reads too
 
 
@@ -122,8 +123,8 @@ def env_set_in_shell_not_service(
         if one.name in config and settings.same(row, one.value, config[one.name], start.version if start else ""):
             continue
         by_hand = signs.has("serve_by_hand")
-        if by_hand and one.name not in config:
-            continue
+        if by_hand and (one.name not in config or (one.name == "OLLAMA_HOST" and one.value.startswith(LOOPBACK))):
+            continue  # of a server beside the service
         where = "a client's program" if one.scope == "client" else "a shell"
         said = f"{one.name}={one.value} is set in {where} only"
         if one.name in config:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 
 from ollamactl.core.paste import screens
 
-KINDS = {"slower_now", "models_gone", "gpu_libraries_absent", "ssh_session"}
+ABSENT = "path_absent"
+KINDS = {"slower_now", "models_gone", "gpu_libraries_absent", "ssh_session", ABSENT}
 Lines = list[tuple[int, str]]
 
 _VERSION = re.compile(r"(?:\bollama version is |^\W{0,3}(?:with |on |release )?v?)(?P<version>\d+\.\d+\.\d+)(?=[:,]? |$)")
@@ -19,6 +20,7 @@ _USAGE = re.compile(r"^(?P<size>[\d.]+)(?P<unit>[KMGT]?)\s+(?P<path>/\S*/models)
 _UNITS = {"": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _LIBRARY = re.compile(r"\blibggml-(?:cpu|base)[\w-]*\.so\b")
 _GPU_LIBRARY = re.compile(r"libggml-(?:cuda|hip|vulkan)|\b(?:cuda|rocm)_v\d|\b(?:cuda|rocm|vulkan|mlx_\w+)(?:/|\s|$)", re.I)
+_ABSENT = re.compile(r"(?:ls|stat|du|df): (?:cannot (?:access|statx?|open)(?: directory)? )?['\"‘]?/[^'\"’:\n]+['\"’]?: No such file or directory")
 _PACKAGES = re.compile(r"\bpacman -Q|\bpacman -Qs")
 _PACKAGE = re.compile(r"^(?:local/)?(?P<name>ollama(?:-cuda|-rocm|-vulkan)?) \d[\w.:+]*-\d")
 
@@ -29,6 +31,7 @@ def read(lines: Lines) -> Iterable[tuple[str, int, str]]:
     yield from _model_folders(lines)
     yield from _libraries(lines)
     yield from _session(lines)
+    yield from ((ABSENT, n, found[0]) for n, text in lines if (found := _ABSENT.match(text)))
 
 
 def _rates(lines: Lines) -> Iterable[tuple[str, int, str]]:

@@ -205,6 +205,56 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "driver_library_mismatch",
         "The driver was updated and the host restarted.",
     ),
+    "a client's own time": (
+        "OLLAMA_KEEP_ALIVE=-1 is set, and with the notes plug-in the model goes after five minutes.",
+        "client_overrides_keep_alive",
+        "OLLAMA_KEEP_ALIVE=5m is set, and the model goes after that.",
+    ),
+    "options in each request": (
+        "WARN invalid option provided option=tfs_z with every message of the chat app",
+        "invalid_option_flood",
+        "every message of the chat app is answered",
+    ),
+    "slots and connections": (
+        "/slots: 4 of 4 is_processing true; nine requests are waiting",
+        "queue_building_up",
+        "/slots: 2 of 4 is_processing true; nine requests were answered",
+    ),
+    "a queue that refuses nobody": (
+        "drop-in OLLAMA_MAX_QUEUE=2; eight scripts wait for a minute and nobody gets 503",
+        "max_queue_not_applied_to_loaded_model",
+        "drop-in OLLAMA_MAX_QUEUE=2; eight scripts are answered at once",
+    ),
+    "layers as asked for": (
+        "Modelfile has PARAMETER num_gpu 12; offloaded 12/41 layers to GPU",
+        "num_gpu_option_limits_layers",
+        "Modelfile has PARAMETER num_ctx 8192; offloaded 41/41 layers to GPU",
+    ),
+    "memory on the disk": (
+        "free: swap 7.1Gi used of 8Gi; replies crawl",
+        "swap_thrash",
+        "free: swap 0 used; replies are quick",
+    ),
+    "tokens that were read": (
+        "The reply has prompt_eval_count 4099 for a document of 52,000 tokens",
+        "prompt_truncated",
+        "The reply has prompt_eval_count 4099 for a document of that length",
+    ),
+    "a port of a compose file": (
+        "compose: ports - \"11434:11434\"; strangers can call it",
+        "api_exposed_without_auth",
+        "compose: ports - \"127.0.0.1:11434:11434\"; strangers cannot call it",
+    ),
+    "another port than the command asks": (
+        "drop-in OLLAMA_HOST=127.0.0.1:12000; ollama ps: could not connect to ollama server",
+        "client_host_differs_from_server",
+        "drop-in OLLAMA_HOST=127.0.0.1:12000; ollama ps shows llama3",
+    ),
+    "NixOS with its driver or without": (
+        'acceleration = "cuda"; models run on the CPU only',
+        "nixos_driver_not_configured",
+        'acceleration = "cuda"; offloaded 33/33 layers to GPU',
+    ),
 }  # fmt: skip
 
 

@@ -65,7 +65,7 @@ def request_never_reaches_slot(start: Start, release: tuple[int, ...], signs: Si
             return
 
 
-@check(weight=58)
+@check(weight=58, explains=("server_not_reachable",))
 def client_host_differs_from_server(
     facts: Facts,
     signs: Signs = NO_SIGNS,
@@ -161,6 +161,9 @@ def invalid_option_flood(signs: Signs) -> Iterator[Finding]:
         said = f"{times(count, 'time')} a client sent options that Ollama does not know"
         said += f": {', '.join(names[:5])}" if names else ""
         yield Finding("info", said, signs.lines("invalid_option", most=2), "send num_predict for max_tokens")
+    elif signs.has("invalid_option_flood"):
+        said = "each request of a client carries options that Ollama does not know"
+        yield Finding("info", said, signs.lines("invalid_option_flood"), "send num_predict for max_tokens")
 
 
 @check(weight=58, explains=("server_not_reachable",))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, gib, times
 from ollamactl.core.facts import Facts, HostMemory, LoadedModel, LogEvent, Start
-from ollamactl.core.needs import Signs
+from ollamactl.core.needs import NO_SIGNS, Signs
 from ollamactl.core.parse.engine import parse_size
 from ollamactl.core.runners import model_of
 

@@ -324,13 +324,23 @@ def num_gpu_override_too_high(signs: Signs, facts: Facts, start: Start | None = 
             signs.quotes([*asked[-1:], *signs.of("alloc_failed")[-1:]]),
             "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients",
         )
-    elif signs.has("num_gpu_forced"):
+    elif signs.has("num_gpu_forced") and not _limited_by(signs, start):
         yield Finding(
             "warning",
             "num_gpu is forced: Ollama's own fitting is switched off",
             signs.lines("num_gpu_forced"),
             "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients",
         )
+
+
+def _limited_by(signs: Signs, start: Start | None) -> LogEvent | None:
+    """The num_gpu that was told and is the number of layers on the GPU, fewer than the model has."""
+    loads = [x.offloaded for x in (start.loads if start else ()) if x.offloaded]
+    part = {on for on, all_layers in loads if on < all_layers}
+    for event in signs.of("num_gpu_forced"):
+        if (asked := re.search(r"num_gpu\D{0,3}(\d+)", event.text)) and int(asked[1]) in part:
+            return event
+    return None
 
 
 @check(weight=42, explains=("partial_offload",))
@@ -348,6 +358,10 @@ def num_gpu_option_limits_layers(start: Start, signs: Signs = NO_SIGNS) -> Itera
             said = f"num_gpu={fields['requested']} puts {fields['requested']} of {fields['model']} layers on the GPU"
             yield Finding("warning", said, signs.quotes([event]), "take num_gpu out of the request's options")
             return
+    if told := _limited_by(signs, start):
+        said = "num_gpu is below the model's layers: the rest runs on the CPU"
+        yield Finding("warning", said, (told.text,), "take num_gpu out of the request's options or the Modelfile")
+        return
     for load in reversed(start.loads):
         few = load.gpu_layers in (1, 2, 3, 4) and load.outcome == "loaded"
         if few and load.offloaded and load.offloaded[1] > 12:

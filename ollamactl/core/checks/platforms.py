@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ollamactl.core import settings
 from ollamactl.core.checks.base import Finding, check, configured, quote
+from ollamactl.core.checks.gpu import used
 from ollamactl.core.facts import Facts, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 

@@ -115,7 +115,7 @@ def max_queue_not_applied_to_loaded_model(
 
 
 @check(weight=26)
-def queue_building_up(facts: Facts) -> Iterator[Finding]:
+def queue_building_up(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """All slots are busy and requests wait now.
 
     Why: more requests arrive than the slots serve; Ollama shows no queue.
@@ -132,3 +132,6 @@ def queue_building_up(facts: Facts) -> Iterator[Finding]:
             (f"sockets: {flight.waiting} connections await a reply",),
             "sudo ollamactl plan --parallel 2,4",
         )
+    elif signs.has("slots_busy") and signs.has("connections_wait"):
+        lines = signs.lines("slots_busy", "connections_wait")
+        yield Finding("info", "all slots are busy, more requests wait", lines, "sudo ollamactl plan --parallel 2,4")

@@ -289,3 +289,14 @@ def test_a_gpu_that_a_server_beside_the_closed_service_finds() -> None:
     assert "env_set_in_shell_not_service" in found(
         beside.replace("127.0.0.1", "0.0.0.0") + Log("0.31.0").config().listen().text()
     )
+
+
+@pytest.mark.parametrize(
+    ("processor", "cpu", "fires"),
+    [("100% GPU", "1290", True), ("100% GPU", "104.3", False), ("41%/59% CPU/GPU", "1290", False), ("100% CPU", "1290", False)],
+)  # fmt: skip
+def test_top_beside_a_model_that_is_on_the_gpu(processor: str, cpu: str, fires: bool) -> None:
+    ps = f"ann@box:~$ ollama ps\n{PS}m:12b    2e2d38fdd510    9.6 GB    {processor}    4096    4 minutes from now\n"
+    top = f"ann@box:~$ top -bn1\n 2210 ollama    20   0   38.2g   2.9g   1.1g R  {cpu}   4.6  31:22.10 ollama\n"
+    assert ("ps_says_gpu_but_cpu_busy" in found(ps + top)) is fires
+    assert "ps_says_gpu_but_cpu_busy" not in found(ps + top.replace("22.10 ollama", "22.10 python"))

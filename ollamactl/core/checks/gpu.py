@@ -72,12 +72,19 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
             signs.lines("builtin_runner_only"),
             "curl -fsSL https://ollama.com/install.sh | sh",
         )
-    elif signs.has("cpu_runners_only") and gpus_of(start):
+    elif signs.has("cpu_runners_only") and (there := _gpu_there(signs, facts, start)):
         yield Finding(
             "error",
             "a GPU is there, and the installed package has runners for the CPU only",
-            (*signs.lines("cpu_runners_only"), gpus_of(start)[0].text),
+            (*signs.lines("cpu_runners_only"), there),
             "curl -fsSL https://ollama.com/install.sh | sh",
+        )
+    elif signs.has("gpu_libraries_incompatible") and not cpu_only(start) and not signs.has("no_compatible_gpu"):
+        yield Finding(
+            "warning",
+            "no library of the installed package goes with the GPU",
+            signs.lines("gpu_libraries_incompatible"),
+            "ls /usr/local/lib/ollama /usr/lib/ollama; curl -fsSL https://ollama.com/install.sh | sh",
         )
     elif signs.has("gpu_libraries_absent") and not used(signs, start):
         yield Finding(
@@ -102,6 +109,13 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
             signs.lines("nvidia_driver_too_old", "snap_paths"),
             "curl -fsSL https://ollama.com/install.sh | sh    # in place of the snap",
         )
+
+
+def _gpu_there(signs: Signs, facts: Facts, start: Start | None) -> str:
+    """What says that a GPU is there, or was meant to be used; empty where nothing does."""
+    lines = [c.text for c in gpus_of(start)] + list(signs.lines("gpu_in_use", most=1))
+    told = facts.told.variables if facts.told else ()
+    return next(iter([*lines, *(v.text for v in told if v.name == "HSA_OVERRIDE_GFX_VERSION" and v.value)]), "")
 
 
 def _on_mac(facts: Facts) -> bool:
@@ -230,11 +244,13 @@ def ps_says_gpu_but_cpu_busy(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[
             (f"ollama ps: {whole[0].name} 100% GPU", *(b.text for b in load.buffers[:3])),
             "sudo ollamactl apply --set OLLAMA_DEBUG=1; journalctl -u ollama | grep -iE 'cuda|rocm|vulkan'",
         )
-    elif signs.has("cpu_busy_though_gpu"):
+    elif signs.has("cpu_busy_though_gpu") or (
+        whole and whole == list(facts.loaded or ()) and signs.has("runner_cpu_busy")
+    ):
         yield Finding(
             "warning",
             "`ollama ps` says GPU while the CPU is at work",
-            signs.lines("cpu_busy_though_gpu"),
+            signs.lines("cpu_busy_though_gpu", "runner_cpu_busy"),
             "sudo ollamactl apply --kv-cache-type f16",
         )
 

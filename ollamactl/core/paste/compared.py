@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from ollamactl.core.paste import screens
 
 ABSENT = "path_absent"
-KINDS = {"slower_now", "models_gone", "gpu_libraries_absent", "ssh_session", ABSENT}
+KINDS = {"slower_now", "models_gone", "gpu_libraries_absent", "ssh_session", "runner_cpu_busy", ABSENT}
 Lines = list[tuple[int, str]]
 
 _VERSION = re.compile(r"(?:\bollama version is |^\W{0,3}(?:with |on |release )?v?)(?P<version>\d+\.\d+\.\d+)(?=[:,]? |$)")
@@ -20,6 +20,8 @@ _USAGE = re.compile(r"^(?P<size>[\d.]+)(?P<unit>[KMGT]?)\s+(?P<path>/\S*/models)
 _UNITS = {"": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _LIBRARY = re.compile(r"\blibggml-(?:cpu|base)[\w-]*\.so\b")
 _GPU_LIBRARY = re.compile(r"libggml-(?:cuda|hip|vulkan)|\b(?:cuda|rocm)_v\d|\b(?:cuda|rocm|vulkan|mlx_\w+)(?:/|\s|$)", re.I)
+_TOP = re.compile(r"^\s*\d+ \S+\s+\S+\s+-?\d+\s+\S+\s+\S+\s+\S+ [RSD]\s+(?P<cpu>\d+(?:\.\d+)?)\s+[\d.]+\s+[\d:.]+ (?:ollama|llama-server)")
+BUSY = 300.0  # per cent of one core: sampling and a runner's own thread take less
 _ABSENT = re.compile(r"(?:ls|stat|du|df): (?:cannot (?:access|statx?|open)(?: directory)? )?['\"‘]?/[^'\"’:\n]+['\"’]?: No such file or directory")
 _PACKAGES = re.compile(r"\bpacman -Q|\bpacman -Qs")
 _PACKAGE = re.compile(r"^(?:local/)?(?P<name>ollama(?:-cuda|-rocm|-vulkan)?) \d[\w.:+]*-\d")
@@ -31,6 +33,7 @@ def read(lines: Lines) -> Iterable[tuple[str, int, str]]:
     yield from _model_folders(lines)
     yield from _libraries(lines)
     yield from _session(lines)
+    yield from _busy(lines)
     yield from ((ABSENT, n, found[0]) for n, text in lines if (found := _ABSENT.match(text)))
 
 
@@ -81,3 +84,10 @@ def _session(lines: Lines) -> Iterable[tuple[str, int, str]]:
     for (_, asked), (n, text) in itertools.pairwise(lines):
         if "launchctl managername" in asked and text.strip() in ("Background", "System", "StandardIO"):
             yield "ssh_session", n, f"launchctl managername: {text.strip()}"
+
+
+def _busy(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    """`top` of a runner that computes on several cores."""
+    for n, text in lines:
+        if (found := _TOP.match(text)) and float(found["cpu"]) > BUSY:
+            yield "runner_cpu_busy", n, text

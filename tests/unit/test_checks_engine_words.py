@@ -33,6 +33,14 @@ def cpu_only(release: str, msg: str, level: str = "INFO", **fields: object) -> s
 
 HARMLESS = worked("0.12.6")
 ROWS: dict[str, Row] = {
+    # fragments and old releases
+    "the engine leaves a part out": ("partial_offload",
+        "common_params_fit_impl: projected to use 9120 MiB of device memory vs. 5810 MiB of free device memory\ncommon_params_fit_impl: cannot meet free memory target of 1024 MiB, need to reduce device memory by 4334 MiB\n",
+        "common_params_fit_impl: projected to use 4120 MiB of device memory vs. 5810 MiB of free device memory\ncommon_params_fit_impl: cannot meet free memory target of 1024 MiB, need to reduce device memory by 334 MiB\ncommon_params_fit_impl: entire model can be fit by reducing context\n"),
+    "no library goes with the GPU": ("package_without_gpu_libs", Log("0.6.2").line("compatible gpu libraries", "compatible=[]", "DEBUG", "server.go:259").text(), on_cpu("0.6.2").line("compatible gpu libraries", "compatible=[]", "DEBUG", "server.go:259").text()),
+    "runners for the CPU, a GPU in use": ("package_without_gpu_libs",
+        Log("0.5.1").say("Dynamic LLM libraries", runners="[cpu]").say("updated VRAM based on existing loaded models", gpu="GPU-1", library="cuda").text(),
+        Log("0.5.1").say("Dynamic LLM libraries", runners="[cpu]").say("updated VRAM based on existing loaded models", gpu="0", library="cpu").text()),
     # memory
     "cuBLAS has no memory": ("load_oom", worked("0.6.5", "CUDA error: the resource allocation failed", "  current device: 0, in function cublas_handle", status=500), HARMLESS),
     "cuBLAS by its code": ("load_oom", worked("0.5.7", "CUDA error: CUBLAS_STATUS_NOT_INITIALIZED", status=500),
@@ -161,3 +169,22 @@ def test_backends_of_a_runner_tell_whether_it_has_a_gpu() -> None:
 def test_a_journal_whose_host_and_name_were_left_out_is_the_servers() -> None:
     line = 'Aug 17 10:25:15 ... level=WARN source=llama_server.go:314 msg="truncating input prompt" limit=8194 prompt=18353\n'
     assert [f.check for f in report(line).findings] == ["prompt_truncated"]
+
+
+SEARCH = "Discovered GPU libraries: [{}]"
+
+
+def test_a_search_of_old_releases_that_finds_no_library() -> None:
+    """Nothing found is told, before the age of the release; where one driver's library is found, it is not."""
+    none = Log("0.1.27").listen().say(SEARCH.format("")).say(SEARCH.format(""))
+    assert [(f.check, f.severity) for f in report(none.text()).findings][:1] == [("no_gpu_found", "info")]
+    one = none.say(SEARCH.format("/opt/rocm/lib/librocm_smi64.so.6.0"))
+    assert "no_gpu_found" not in [f.check for f in report(one.text()).findings]
+
+
+def test_a_log_below_a_drop_in_is_none_of_its_lines() -> None:
+    unit = '[Service]\nEnvironment="OLLAMA_NUM_PARALLEL=2"\n'
+    below = ('msg="offloaded 30/33 layers to GPU"\n', '[GIN] 2026/05/04 - 10:00:01 | 200 |  1.2s |  127.0.0.1 | POST     "/api/chat"\n')
+    for lines in below:
+        assert "unit_file_problem" not in [f.check for f in report(unit + lines).findings], lines
+    assert report(unit + "Environmnet=OLLAMA_DEBUG=1\n").findings

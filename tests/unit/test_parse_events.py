@@ -27,6 +27,8 @@ EXAMPLES = {
     "bind: ": "Error: listen tcp 10.0.0.9:11434: bind: cannot assign requested address",
     "listen tcp ": "Error: listen tcp 127.0.0.1:11434: bind: Jeder Socket darf in der Regel nur für eine Anwendung vergeben werden: häufig",
     "Dynamic LLM libraries": 'time=2026-11-30T02:56:39.000Z level=INFO source=routes.go:1267 msg="Dynamic LLM libraries" runners="[cpu cpu_avx]"',
+    "compatible gpu libraries": 'time=2026-11-30T02:56:39.000Z level=DEBUG source=server.go:259 msg="compatible gpu libraries" compatible=[]',
+    "updated VRAM based on existing loaded models": 'time=2026-11-30T02:56:39.000Z level=INFO source=sched.go:545 msg="updated VRAM based on existing loaded models" gpu=0 library=Metal total="11.8 GiB"',
     "is not defined": "panic: $HOME is not defined",
     "permission denied": "Error: mkdir /mnt/models/blobs: permission denied",
     "Access is denied": r"Error: mkdir D:\ollama\blobs: Access is denied.",

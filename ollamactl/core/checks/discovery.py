@@ -51,6 +51,10 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
             said = f"the container was given no GPU{': ' + there[0].name + ' is in the host' if there else ''}"
             fix = "docker run --gpus=all …    # AMD: --device /dev/kfd --device /dev/dri, image ollama/ollama:rocm"
         yield Finding("warning" if there else "info", said, (*lines, line, *signs.lines("container_without_gpu")), fix)
+    elif signs.has("management_library_absent") and not signs.has("management_library") and not used(signs, start):
+        said = "no library of a GPU's driver was found: models run on the CPU"
+        lines = signs.lines("management_library_absent")
+        yield Finding("info", said, lines, "nvidia-smi || rocminfo", weight=12)
     elif signs.has("cpu_backend_only") and start is not None and not start.computes and not used(signs, start):
         said = "a runner has loaded the backend of the CPU and no other"
         yield Finding("info", said, signs.lines("cpu_backend_only", most=1), "nvidia-smi || rocminfo", weight=12)

@@ -77,6 +77,9 @@ EVENTS: tuple[Event, ...] = (
     Event("fits", "new model will fit in available", "prefix", "0.1.33 – 0.12.10", keep=10),
     Event("host_memory_projection", "of host memory vs. ", "text", "0.30 –",
           r"projected to use (?P<needed>\d+ MiB) of host memory vs\. (?P<free>\d+ MiB)", 5),
+    Event("fit_reduces", "cannot meet free memory target", "text", "0.30 –",
+          r"need to (?:reduce device memory by|use) (?P<mib>\d+) MiB", 5),
+    Event("fit_by_context", "entire model can be fit by reducing context", "text", "0.30 –", keep=5),
     Event("alloc_failed", "failed to allocate", "text", "",  # a context: of Metal, where the device fails
           r"failed to allocate(?! context)(?:.*buffer of size (?P<bytes>\d+)|(?P<what>.*))", sure=False),
     Event("alloc_failed", "insufficient memory (attempted", "text", "", r"allocate (?P<mb>[\d.]+) MB"),

@@ -27,6 +27,7 @@ _RUNNER_STARTS = {"starting llama server", "starting runner", "starting llama-se
 _HARMLESS = {
     "slot_launched", "prompt_cache", "prompt_cache_enabled", "prompt_cache_disabled", "flash_attention_forced_on",
     "llama_arg_overridden", "context_shift", "key_created", "host_memory_projection", "server_trace", "runner_trace",
+    "fit_reduces", "fit_by_context",
 }  # fmt: skip
 
 

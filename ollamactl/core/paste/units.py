@@ -21,6 +21,7 @@ SHOW_ONLY = {
 }  # fmt: skip
 _SHOWN = re.compile(rf"(?:{'|'.join(sorted(SHOW_ONLY))})=")
 _ASSIGN = re.compile(r"\s*[A-Za-z][A-Za-z-]*\s*=")
+_RECORD = re.compile(r"\s*(?:time|level|source|msg)=")  # of a log, whatever was cut from its beginning
 
 
 def unit_blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
@@ -77,11 +78,11 @@ def _block_end(lines: list[str], n: int) -> int:
         line = lines[at].rstrip("\r")
         if at > n and screens.prompt(line) is not None:
             break
+        if at > n and not continued and (LOG_LINE.match(line[:300]) or _RECORD.match(line)):
+            break
         if _SHOWN.match(line):
             return _paragraph(lines, n, at)
         if continued or _ASSIGN.match(line) or _SECTION.match(line):
-            if not continued and LOG_LINE.match(line[:300]):
-                break
             last = at
         elif PATH_LINE.match(line) and at > n:
             break

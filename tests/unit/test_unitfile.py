@@ -146,6 +146,7 @@ def test_what_is_ignored_or_misread_is_said(text: str, line: int, why: str) -> N
         'Environment="A=\\"quoted\\""', "Environment=A=1,2", "EnvironmentFile=-/etc/default/*", "RestartSec=1min 30s",
         "MemoryMax=8G", "MemoryMax=90%", "PrivateTmp=disconnected", "NoNewPrivileges=YES", "X-Own=1",
         "ExecStart=/bin/sh -c 'a && b > c'", "UnsetEnvironment=A B=1", "WorkingDirectory=-/x", "Type=notify-reload",
+        'Environment="A= \'\\";"', """Environment="A=x';'y" """, 'Environment="A=[\\"a\\",\\"b\\"]"',
     ],
 )  # fmt: skip
 def test_lines_that_are_well_have_no_problem(line: str) -> None:

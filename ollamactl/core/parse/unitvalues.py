@@ -42,6 +42,8 @@ _TIMES = frozenset(
 )  # fmt: skip
 _MEMORY = frozenset({"MemoryMax", "MemoryHigh", "MemoryLow", "MemoryMin", "MemorySwapMax", "MemoryLimit"})
 _JOINED = re.compile(r"([,;]|(?<=\S)(?= ))\s*(?:OLLAMA|LLAMA_ARG|GGML|CUDA|HIP|ROCR|HSA|GPU)_[A-Z0-9_]*=")
+# Where one quoted assignment ends and another begins. A quote behind a backslash is part of a value.
+_BETWEEN = re.compile(r"""(?<!\\)["']([,;])["'](?=[A-Za-z_]\w*=)""")
 _SPACED = re.compile(r"""[^\s"'=]+(?:\s+=\s*|=\s+)[^\s"']+""")
 # Stand in for the values of specifiers: whether a word is a name or an assignment hangs on their kind alone.
 _ALL = {
@@ -149,7 +151,7 @@ def _misread(word: str, raw: str) -> list[str]:
         return [f"{name}'s value holds the quotes: {value}"]
     if value[:1] in _TYPOGRAPHIC and value:
         return [f"typographic quotes are part of {name}'s value; systemd knows only \" and '"]
-    if found := _JOINED.search(value) or re.search(r"[\"']([,;])[\"']", raw):
+    if found := _JOINED.search(value) or _BETWEEN.search(raw):
         how = f"blanks separate them, not `{found.group(1)}`" if found.group(1) else "each needs quotes of its own"
         return [f"several assignments in the value of {name}: {how}"]
     for found in re.finditer(r"%(%|([bBmMaAoqvwW])|([CEDLSTVUdfgc])([0-9A-Fa-f]))", value):

@@ -43,7 +43,6 @@ class _Place(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     others: bool  # other variables stand in the line too
     line: unitfile.Line
-    value_at: int  # where the value begins in the line's text
 
 
 def paths(unit: str) -> tuple[str, str]:
@@ -140,14 +139,14 @@ def _places(file: UnitFile) -> list[_Place]:
         body = line.text.strip(unitfile.BLANKS)
         if body.startswith("["):
             section = body[1:-1]
-        key, equals, value = line.text.partition("=")
+        _, equals, value = line.text.partition("=")
         if section != "Service" or not equals or line.first not in heard:
             continue
         words = split(value.strip(unitfile.BLANKS))
         names = [w.partition("=")[0] for w in words.words]
         mine = tuple(n for n in names if n.startswith("OLLAMA_"))
         if mine and not words.error:
-            found.append(_Place(mine, len(mine) < len(names), line, len(key) + 1))
+            found.append(_Place(mine, len(mine) < len(names), line))
     return found
 
 

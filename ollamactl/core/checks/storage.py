@@ -71,12 +71,6 @@ def tmp_noexec(signs: Signs) -> Iterator[Finding]:
         )
 
 
-DAMAGED = (
-    r"invalid file magic|not within the file bounds|corrupted or incomplete|offset\+size|unexpected EOF|"
-    r"failed to read|invalid magic|bad magic|truncated"
-)
-
-
 ABSENT = r"(?i)no such file|cannot find the|permission denied"  # no fault of what is in the file
 
 

@@ -144,9 +144,9 @@ def test_whose_a_server_is_only_systemd_can_say_where_it_does_not_answer() -> No
     silent = Missing("failed", "systemctl: Failed to connect to bus: No such file or directory")
     booted = '{"os":"linux","hostname":"h","init":"systemd"}'
     answers = {"native:system": booted, "command:systemctl list-unit-files": silent}
-    got = facts(serving(7, "/system.slice/ollama.service"), fields=("install", "units", "servers"), **answers)  # type: ignore[arg-type]
+    got = facts(serving(7, "/system.slice/ollama.service"), fields=("install", "units", "servers"), **answers)
     assert got.install is None and got.why("install").detail.startswith("systemd does not answer")
     (finding,) = run(got, only=["systemd_does_not_answer"]).findings
     assert "process 7" in " ".join(finding.evidence)
-    by_hand = facts(serving(7, "/user.slice/user-0.slice/session-3.scope"), fields=("install",), **answers)  # type: ignore[arg-type]
+    by_hand = facts(serving(7, "/user.slice/user-0.slice/session-3.scope"), fields=("install",), **answers)
     assert by_hand.install and by_hand.install.way == "hand"

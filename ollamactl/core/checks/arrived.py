@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core import settings, verify
-from ollamactl.core.checks.base import Finding, check, configured
+from ollamactl.core.checks.base import Finding, check, configured, stated
 from ollamactl.core.dropin import DROPIN_NAME
 from ollamactl.core.facts import Effective, Facts, Process, Service, Start, ToldVariable
 from ollamactl.core.mismatch import Mismatch
@@ -206,7 +206,7 @@ def dropin_drops_earlier_environment(effective: Effective, facts: Facts) -> Iter
                     )
                     gone = []
                 elif one.value.strip():
-                    place = f"{file.path}:{one.line}: Environment={one.value}"
+                    place = stated(file, one)
                     gone.append(place)
 
 
@@ -254,7 +254,7 @@ def settings_in_main_unit(facts: Facts, service: Service | None = None, signs: S
             if one.section == "Service" and one.key == "Environment" and "OLLAMA_" in one.value:
                 if _set_later(facts.effective, one.value, file.path):
                     continue
-                lines.append(f"{file.path}:{one.line}: Environment={one.value}")
+                lines.append(stated(file, one))
                 values.append(one.value.strip("\"'"))
     if lines:
         fix = "sudo ollamactl apply " + " ".join(f"--set {v}" for v in values[:4])

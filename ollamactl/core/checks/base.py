@@ -266,6 +266,11 @@ def assignments(
                 yield file, one
 
 
+def stated(file: UnitFile, one: Assignment) -> str:
+    """A line of a unit file as evidence: where it stands, and what it says."""
+    return f"{file.path}:{one.line}: {one.key}={one.value}"
+
+
 def in_force(files: Iterable[UnitFile], key: str) -> list[tuple[UnitFile, Assignment]]:
     """The assignments of a list that count: those after the last empty one, which drops what stands before it."""
     kept: list[tuple[UnitFile, Assignment]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, in_force
+from ollamactl.core.checks.base import Finding, check, in_force, stated
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import Facts, Service
 from ollamactl.core.needs import NO_SIGNS, Signs
@@ -79,7 +79,7 @@ def execstart_203_exec(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
             yield Finding(
                 "error",
                 "ExecStart= has quotes around the whole command: systemd takes it for one path",
-                (f"{file.path}:{one.line}: ExecStart={one.value}",),
+                (stated(file, one),),
                 f"sudo sed -i '{one.line}s|.*|ExecStart={plain}|' {file.path} "
                 "&& sudo systemctl daemon-reload && sudo systemctl restart ollama",
             )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, assignments, check
+from ollamactl.core.checks.base import Finding, assignments, check, stated
 from ollamactl.core.facts import Effective, Facts, LogEvent, PathState, Service
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -29,7 +29,7 @@ def _sandboxed(facts: Facts, signs: Signs) -> str:
     if lines:  # the last one counts
         file, one = lines[-1]
         hides = one.value.lower() in ("yes", "true", "1", "on", "tmpfs")
-        return f"{file.path}:{one.line}: ProtectHome={one.value}" if hides else ""
+        return stated(file, one) if hides else ""
     if service is not None and service.protect_home in ("yes", "true", "tmpfs"):
         return f"systemctl show: ProtectHome={service.protect_home}"
     if signs.has("protect_home"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, in_force, times
+from ollamactl.core.checks.base import Finding, check, in_force, stated, times
 from ollamactl.core.facts import Facts, Log, Service
 
 
@@ -39,7 +39,7 @@ def log_not_kept(facts: Facts, service: Service) -> Iterator[Finding]:
         return
     null = service.standard_output == "null"
     lines = [
-        f"{file.path}:{one.line}: {one.key}={one.value}"
+        stated(file, one)
         for key in ("StandardOutput", "StandardError", "LogLevelMax")
         for file, one in in_force(facts.unit_files or (), key)[-1:]
         if one.value == "null" or (key == "LogLevelMax" and one.value not in ("info", "debug", "6", "7"))

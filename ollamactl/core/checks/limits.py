@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, gib, in_force
+from ollamactl.core.checks.base import Finding, check, gib, in_force, stated
 from ollamactl.core.checks.memory import OOM
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import Effective, Facts, Service, UnitFile
@@ -43,7 +43,7 @@ def memory_limit_below_need(
     for file in facts.unit_files or ():
         for one in file.assignments:
             if one.key in ("MemoryMax", "MemoryHigh", "MemoryLimit") and one.value not in ("infinity", ""):
-                limit = f"{file.path}:{one.line}: {one.key}={one.value}"
+                limit = stated(file, one)
     if not limit and service is not None and service.memory_max:
         limit = f"systemctl show: MemoryMax={gib(service.memory_max)}"
     if not limit and signs.has("memory_limit"):
@@ -87,7 +87,7 @@ def cpu_quota_low(unit_files: tuple[UnitFile, ...], service: Service) -> Iterato
             yield Finding(
                 "warning",
                 f"the service may use {one.value} of one CPU: everything it does is slow",
-                (f"{file.path}:{one.line}: CPUQuota={one.value}",),
+                (stated(file, one),),
                 f"sudoedit {file.path} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}"
                 "    # no CPUQuota=, or 100% for each CPU that it may use",
             )
@@ -112,7 +112,7 @@ def sandbox_makes_models_read_only(facts: Facts, service: Service, effective: Ef
             names = [f"/var/lib/{w}" if key == "StateDirectory" else w.lstrip("-+") for w in one.value.split()]
             if any(f"{folder}/".startswith(name.split(":")[-1].rstrip("/") + "/") for name in names):
                 return
-    lines = [f"{f.path}:{one.line}: ProtectSystem={one.value}" for f, one in in_force(files, "ProtectSystem")[-1:]]
+    lines = [stated(f, one) for f, one in in_force(files, "ProtectSystem")[-1:]]
     yield Finding(
         "warning",
         f"ProtectSystem={service.protect_system} makes {folder} read-only for the service: nothing can be pulled",
@@ -138,7 +138,7 @@ def sandbox_blocks_network(service: Service, unit_files: tuple[UnitFile, ...]) -
     if families and not families.startswith("~") and not re.search(r"\bAF_INET6?\b", families):
         closed += in_force(unit_files, "RestrictAddressFamilies")
     if closed:
-        lines = [f"{file.path}:{one.line}: {one.key}={one.value}" for file, one in closed]
+        lines = [stated(file, one) for file, one in closed]
         places = " ".join(dict.fromkeys(file.path for file, _ in closed))
         yield Finding(
             "warning" if service.main_pid else "error",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core import remedies
-from ollamactl.core.checks.base import Finding, check, in_force
+from ollamactl.core.checks.base import Finding, check, in_force, stated
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import EnvFile, Facts, Service, UnitFile
 from ollamactl.core.needs import NO_SIGNS, Signs
@@ -76,9 +76,7 @@ def unit_refused(facts: Facts, service: Service | None = None) -> Iterator[Findi
             said = "systemd refuses the unit"
             yield Finding("error", said, tuple(refusing), "systemctl cat ollama; sudo systemctl edit --full ollama")
         return
-    lines = [
-        f"{file.path}:{one.line}: ExecStart={one.value}" for file, one in in_force(facts.unit_files or (), "ExecStart")
-    ]
+    lines = _settings(facts, ("ExecStart",))
     places = dict.fromkeys(line.split(":", 1)[0] for line in lines[1:] or lines) or [service.fragment_path]
     state = f"systemctl show: LoadState={service.load_state} {service.load_error}".rstrip()
     yield Finding(
@@ -115,9 +113,7 @@ def service_setup_failed(facts: Facts, signs: Signs = NO_SIGNS, service: Service
 
 
 def _settings(facts: Facts, keys: tuple[str, ...]) -> list[str]:
-    return [
-        f"{f.path}:{one.line}: {key}={one.value}" for key in keys for f, one in in_force(facts.unit_files or (), key)
-    ]
+    return [stated(f, one) for key in keys for f, one in in_force(facts.unit_files or (), key)]
 
 
 def _editing(lines: list[str], unit: str) -> str:
@@ -164,7 +160,7 @@ def unit_type_unfit(service: Service, unit_files: tuple[UnitFile, ...]) -> Itera
     Do: Type=simple or exec.
     """
     if service.type in UNFIT and service.active_state in ("activating", "failed"):
-        lines = [f"{file.path}:{one.line}: Type={one.value}" for file, one in in_force(unit_files, "Type")[-1:]]
+        lines = [stated(file, one) for file, one in in_force(unit_files, "Type")[-1:]]
         state = f"systemctl show: ActiveState={service.active_state} Result={service.result}"
         yield Finding(
             "error",
@@ -184,8 +180,8 @@ def runtime_limit_ends_server(service: Service, unit_files: tuple[UnitFile, ...]
     """
     for file, one in in_force(unit_files, "RuntimeMaxSec")[-1:]:
         if one.value != "infinity":
-            place = f"{file.path}:{one.line}: RuntimeMaxSec={one.value}"
-            fix = f"sudoedit {file.path} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}"
+            place = stated(file, one)
+            fix = f"{_editing([place], service.id)} && sudo systemctl restart {service.id}"
             yield Finding("warning", f"systemd ends the server {one.value} after each start", (place,), fix)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, Severity, assignments, check, in_force
+from ollamactl.core.checks.base import Finding, Severity, assignments, check, in_force, stated
 from ollamactl.core.facts import Complaint, Facts, Log, UnitFile, UnitProblem
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -161,7 +161,7 @@ def client_command_in_start_pre(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
             yield Finding(
                 "error",
                 f"{one.key}= runs a client command before the server listens",
-                (f"{file.path}:{one.line}: {one.key}={one.value}", *(signs.lines("unit:control_exited"))),
+                (stated(file, one), *(signs.lines("unit:control_exited"))),
                 _edit(file.path) + f"    # without line {one.line}",
             )
             return
@@ -194,7 +194,7 @@ def unit_sandbox_hides_gpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fi
         closed = "DevicePolicy=closed"
     for file, one in list(assignments(facts.unit_files or (), "PrivateDevices"))[-1:]:
         if not closed and one.value.lower() in ("yes", "true", "1", "on"):
-            closed = f"{file.path}:{one.line}: PrivateDevices={one.value}"
+            closed = stated(file, one)
     if not closed and signs.has("sandbox_devices"):
         closed = signs.lines("sandbox_devices")[0]
     if not closed and signs.has("hidden_from_unit"):

@@ -7,13 +7,14 @@ import itertools
 import re
 from collections.abc import Iterable
 
+from ollamactl.core import settings
 from ollamactl.core.paste import screens
 
 ABSENT = "path_absent"
 KINDS = {"slower_now", "models_gone", "gpu_libraries_absent", "ssh_session", "runner_cpu_busy", ABSENT}
 Lines = list[tuple[int, str]]
 
-_VERSION = re.compile(r"(?:\bollama version is |^\W{0,3}(?:with |on |release )?v?)(?P<version>\d+\.\d+\.\d+)(?=[:,]? |$)")
+_VERSION = re.compile(r"(?:\bollama version is |^\W{0,3}(?:with |on |release )?v?)(?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})(?=[:,]? |$)")
 _RATE = re.compile(r"(?<!prompt )\beval rate:?\s+(?P<rate>\d+(?:\.\d+)?) tok(?:ens?)?/s")
 SLOWER = 0.75  # of the speed before: less is no noise
 _USAGE = re.compile(r"^(?P<size>[\d.]+)(?P<unit>[KMGT]?)\s+(?P<path>/\S*/models)/?\s*$")
@@ -23,7 +24,7 @@ _GPU_LIBRARY = re.compile(r"libggml-(?:cuda|hip|vulkan)|\b(?:cuda|rocm)_v\d|\b(?
 _TOP = re.compile(r"^\s*\d+ \S+\s+\S+\s+-?\d+\s+\S+\s+\S+\s+\S+ [RSD]\s+(?P<cpu>\d+(?:\.\d+)?)\s+[\d.]+\s+[\d:.]+ (?:ollama|llama-server)")
 BUSY = 300.0  # per cent of one core: sampling and a runner's own thread take less
 _ABSENT = re.compile(r"(?:ls|stat|du|df): (?:cannot (?:access|statx?|open)(?: directory)? )?['\"‘]?/[^'\"’:\n]+['\"’]?: No such file or directory")
-_PACKAGES = re.compile(r"\bpacman -Q|\bpacman -Qs")
+_PACKAGES = re.compile(r"\bpacman -Q")
 _PACKAGE = re.compile(r"^(?:local/)?(?P<name>ollama(?:-cuda|-rocm|-vulkan)?) \d[\w.:+]*-\d")
 
 
@@ -47,12 +48,8 @@ def _rates(lines: Lines) -> Iterable[tuple[str, int, str]]:
         if release and (found := _RATE.search(text)):
             best[release] = max(best.get(release, (0.0, n)), (float(found["rate"]), n))
     for (old, (before, _)), (new, (after, n)) in itertools.pairwise(best.items()):
-        if _order(new) > _order(old) and after < before * SLOWER:
+        if settings.version(new) > settings.version(old) and after < before * SLOWER:
             yield "slower_now", n, f"eval rate: {before} tokens/s with {old} → {after} tokens/s with {new}"
-
-
-def _order(version: str) -> tuple[int, ...]:
-    return tuple(int(part[:9]) for part in version.split("."))
 
 
 def _model_folders(lines: Lines) -> Iterable[tuple[str, int, str]]:

@@ -33,8 +33,9 @@ class Printed:
     def take(self, number: int, line: str) -> None:
         if self._path and "/environ" not in self._path:
             self._files.setdefault(self._path, []).append((number, line))
-        found = _ASSIGNED.match(line)
-        if found and self._environ is not None and _ENVIRON.search(self.command):
+        if self._environ is None or not _ENVIRON.search(self.command):
+            return
+        if found := _ASSIGNED.match(line):
             self._environ[1].setdefault(found["name"], found["value"])
 
     def scope(self, name: str, value: str) -> str:

@@ -33,8 +33,12 @@ def of_model(text: str, facts: Facts) -> str:
     return _COUNTS.sub(lambda m: ",".join(dict.fromkeys(m[0].split(","))), text)
 
 
+_PASTED = re.compile(r"sudoedit pasted unit(?: \d+)?")
+
+
 def local(text: str, service: Service | None) -> str:
-    """The text with commands that this host has."""
+    """The text with commands that this host has; a unit's file that was pasted without its path is opened by name."""
+    text = _PASTED.sub("sudo systemctl edit --full ollama", text)
     if service is None or service.manager != "launchd" or not text:
         return text
     begin = "; ".join(service.restart_commands) or "start it again"

@@ -306,3 +306,8 @@ def test_a_virtual_gpu_whose_load_is_given_up_is_no_fault_of_it() -> None:
     gone = Log("0.20.0").say("client connection closed before server finished loading, aborting load", "WARN", "server.go:1370")
     failed = gone.say("Load failed", source="sched.go:516", error="timed out waiting for llama runner to start: context canceled")
     assert report("tensors load into the vGPU\n" + failed.text()).findings[0].check == "client_timeout_during_load"
+
+
+def test_a_unit_that_was_pasted_without_its_path_is_opened_by_its_name() -> None:
+    found = report("[Service]\nRuntimeMaxSec=5\n").findings[0]
+    assert found.remedy.startswith("sudo systemctl edit --full ollama && ")

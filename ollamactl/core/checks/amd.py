@@ -117,6 +117,20 @@ def gfx_override(signs: Signs, given: tuple[Given, ...] = (), start: Start | Non
         )
 
 
+@check(weight=66, explains=("no_gpu_found", "gpu_discovery_timeout"))
+def amd_driver_too_old(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
+    """The AMD driver is too old for this release.
+
+    Why: on Windows releases from 0.30 need the driver's HIP 7 (amdhip64_7.dll); an older one has HIP 6 only.
+    Seen: Ollama's own words, and no GPU in use: Vulkan does without.
+    Do: the newest driver of AMD.
+    """
+    if signs.has("amd_driver_too_old") and not used(signs, start):
+        said = "the AMD driver is too old for this release: it has no HIP 7"
+        fix = "start https://www.amd.com/en/support    # the newest driver, then: restart Ollama"
+        yield Finding("warning", said, signs.lines("amd_driver_too_old"), fix)
+
+
 @check(weight=12)
 def amdgpu_version_file_missing(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """The version file of the AMD driver is missing: harmless.

@@ -53,8 +53,9 @@ def visible_devices_override(
 ) -> Iterator[Finding]:
     """Variables choose the visible devices of two backends.
 
-    Why: numbers differ between backends; two of them together may leave none, or the wrong one.
-    Seen: more than one *_VISIBLE_DEVICES.
+    Why: numbers differ between backends; two of them together may leave none, or the wrong one. OLLAMA_LLM_LIBRARY
+    leaves one set of libraries, which may be none of this release.
+    Seen: more than one *_VISIBLE_DEVICES, or one of these variables where no GPU was found.
     Do: unset all of them first.
     """
     names = (
@@ -63,11 +64,12 @@ def visible_devices_override(
         "HIP_VISIBLE_DEVICES",
         "GGML_VK_VISIBLE_DEVICES",
         "GPU_DEVICE_ORDINAL",
+        "OLLAMA_LLM_LIBRARY",
     )
     set_ = {n: v for n in names if (v := value_of(start, given, n))}
     for event in signs.of("visible_devices_overridden"):  # the server names those that are set
         set_ = {n: v for n, v in event.fields.items() if n in names and v} | set_
-    backends = {"cuda" if "CUDA" in n else "vulkan" if "VK" in n else "rocm" for n in set_}
+    backends = {"cuda" if "CUDA" in n else "vulkan" if "VK" in n else "rocm" for n in set_ if "DEVICE" in n}
     gone = cpu_only(start) or (signs.has("gpu_no_longer_used"))
     if len(backends) > 1 and not gpus_of(start):
         told = ", ".join(f"{n}={v}" for n, v in set_.items())
@@ -89,7 +91,7 @@ def visible_devices_override(
 
 def _on_purpose(chosen: dict[str, str]) -> bool:
     """Whether every value is one of those that hide all devices."""
-    return all(value in ("-1", "none", "NoDevFiles") for value in chosen.values())
+    return all(value in ("-1", "none", "NoDevFiles") or value.startswith("cpu") for value in chosen.values())
 
 
 @check(weight=24)

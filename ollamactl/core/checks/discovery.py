@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, gib
-from ollamactl.core.checks.gpu import cpu_only, gpus_of, used, value_of
+from ollamactl.core.checks.fit import FOR_CPU
+from ollamactl.core.checks.gpu import cpu_only, gpus_of, named, previous, used, value_of
 from ollamactl.core.facts import Facts, Gpu, Load, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 
@@ -58,9 +59,25 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     elif signs.has("cpu_backend_only") and start is not None and not start.computes and not used(signs, start):
         said = "a runner has loaded the backend of the CPU and no other"
         yield Finding("info", said, signs.lines("cpu_backend_only", most=1), "nvidia-smi || rocminfo", weight=12)
-    elif start is not None and not start.computes and not used(signs, start) and (load := _in_memory(start)):
-        said = "a model was loaded into host memory as a whole; the excerpt does not say why"
-        yield Finding("info", said, (load.text,), "nvidia-smi || rocminfo || vulkaninfo --summary", weight=12)
+    elif not gpus_of(start) and signs.has("installed_without_gpu"):
+        said = "the installer found no GPU that Ollama knows: models run on the CPU"
+        yield Finding("info", said, signs.lines("installed_without_gpu"), "lspci | grep -iE 'vga|3d|display'")
+    elif start is not None and not start.computes and not used(signs, start):
+        fix = "nvidia-smi || rocminfo || vulkaninfo --summary"
+        if told := _memory_of_cpu(signs, start):
+            yield Finding("info", "no memory of a GPU was found: models run on the CPU", (told,), fix, weight=12)
+        elif load := _in_memory(start):
+            said = "a model was loaded into host memory as a whole; the excerpt does not say why"
+            yield Finding("info", said, (load.text,), fix, weight=12)
+
+
+def _memory_of_cpu(signs: Signs, start: Start) -> str:
+    """The line that says that there is no memory but the host's, where the one of the devices was not pasted."""
+    if start.total_vram == 0:
+        return 'vram-based default context: total_vram="0 B"'
+    events = [e for e in signs.of("memory_estimate", "fits") if FOR_CPU(e.text)]
+    events += [e for e in signs.of("low_vram_mode") if re.search(r"total vram\W+0 B", e.text)]
+    return next(iter(signs.quotes(events, most=1)), "")
 
 
 def _in_memory(start: Start) -> Load | None:
@@ -69,10 +86,14 @@ def _in_memory(start: Start) -> Load | None:
     if load is None or load.outcome != "loaded" or load.gpu_layers == 0 or not load.buffers:
         return None
     held = sum(b.bytes for b in load.buffers)
-    return load if held >= 1 << 30 and all(b.device.upper().startswith("CPU") for b in load.buffers) else None
+    return load if held >= LARGE and all(b.device.upper().startswith("CPU") for b in load.buffers) else None
 
 
-VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES")
+LARGE = 128 << 20  # less than any model that answers holds
+VISIBLE = (
+    "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GGML_VK_VISIBLE_DEVICES",
+    "OLLAMA_LLM_LIBRARY",
+)  # fmt: skip
 
 
 @check(weight=60, explains=("no_gpu_found", "discovery_ok_but_runner_cpu"))
@@ -82,14 +103,14 @@ def service_started_before_gpu(
     """The service started before the GPU was ready.
 
     Why: devices are looked for once, at the start; a driver that comes later is not seen.
-    Seen: a GPU on the host, and a start that found none though nothing is wrong now.
+    Seen: a GPU on the host, or in the start before, and a start that found none though nothing is wrong now.
     Do: restart the service; order it after the driver.
     """
     fix = "sudo systemctl restart ollama    # for good: After=nvidia-persistenced.service in a drop-in"
     early = [
         e
-        for e in signs.of("no_gpu_usable", "cuda_init_failed", "no_nvidia_device")
-        if re.search(r"no CUDA-capable device|no usable GPU|no nvidia devices", e.text)
+        for e in signs.of("cuda_init_failed", "no_nvidia_device")
+        if re.search(r"no CUDA-capable device|no nvidia devices", e.text)
     ]
     hidden = any(value_of(start, (), name) for name in VISIBLE) or signs.has(
         "igpu_dropped",
@@ -101,7 +122,8 @@ def service_started_before_gpu(
         "gpu_libraries_absent",
     )
     usable = [g for g in gpus if g.vendor in ("nvidia", "amd") and not g.unified]
-    if signs.has("container_without_gpu") or (facts.told is not None and facts.told.world == "docker"):
+    inside = signs.has("container_without_gpu") or (facts.told is not None and facts.told.world == "docker")
+    if inside:
         usable = []  # what the host shows need not be in the container
     if cpu_only(start) and usable and not hidden and not (facts.service and facts.service.private_devices):
         yield Finding(
@@ -110,7 +132,15 @@ def service_started_before_gpu(
             (start.computes[0].text if start else "", f"driver: GPU {usable[0].index} {usable[0].name}"),
             fix,
         )
-    elif (before := _previous(facts, start)) and cpu_only(before) and gpus_of(start) and not hidden:
+    elif (before := previous(facts, start, same=True)) and cpu_only(start) and gpus_of(before) and not hidden:
+        lost = gpus_of(before)[0]
+        yield Finding(
+            "warning",
+            f"{named(lost)} was found by the start before this one, and not by this one",
+            (lost.text, start.computes[0].text if start else ""),
+            "docker restart ollama; docker exec ollama nvidia-smi" if inside else f"nvidia-smi || rocminfo; {fix}",
+        )
+    elif before and cpu_only(before) and gpus_of(start) and not hidden:
         yield Finding(
             "info",
             "the start before this one found no GPU, this one does: it was too early",
@@ -126,14 +156,6 @@ def service_started_before_gpu(
         )
     elif early and not used(signs, start):
         yield Finding("warning", "no CUDA device was there when the service looked for one", signs.quotes(early), fix)
-
-
-def _previous(facts: Facts, start: Start | None) -> Start | None:
-    """The start before the judged one, of the same release."""
-    starts = facts.log.starts if facts.log else ()
-    if start is None or len(starts) < 2 or starts[-2].version != start.version:
-        return None
-    return starts[-2]
 
 
 @check(weight=68, explains=("no_gpu_found", "service_started_before_gpu"))

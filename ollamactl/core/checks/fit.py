@@ -28,12 +28,12 @@ def _estimate(event: LogEvent) -> dict[str, float]:
     return found
 
 
-_FOR_CPU = re.compile(r"library=cpu|msg=\"offload to cpu").search  # what the host has, not a GPU
+FOR_CPU = re.compile(r"library=cpu|msg=\"offload to cpu").search  # what the host has, not a GPU
 
 
 def estimates(signs: Signs) -> list[tuple[LogEvent, dict[str, float]]]:
     found = [(e, _estimate(e)) for e in signs.of("memory_estimate")]
-    return [(e, n) for e, n in found if "layers.model" in n and not _FOR_CPU(e.text)]
+    return [(e, n) for e, n in found if "layers.model" in n and not FOR_CPU(e.text)]
 
 
 def gpu_there(facts: Facts) -> bool:

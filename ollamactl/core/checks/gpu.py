@@ -12,6 +12,7 @@ from ollamactl.core.needs import NO_SIGNS, Given, Signs
 # said by the engine at work, so that a device which was found does not excuse it
 NO_CODE = r"kernel image is|TensileLibrary|invalid device function|hipErrorNoBinaryForGpu"
 ENGINE = r"lib(?:llama|ggml|cudart|cublas|hipblas|rocblas|amdhip)"  # parts of the package
+DIED = r"crashed|: signal: |exit status (?:0x|1\d\d)"  # of a probe
 DLL = r"exit status (?:127\b|0xc0000135|0xc0000139)"  # of Windows: a DLL, or what it should hold, is not there
 CPU = ("no_gpu_found", "discovery_ok_but_runner_cpu", "cuda_init_999", "partial_offload", "vram_recovery_timeout")
 
@@ -24,9 +25,26 @@ def gpus_of(start: Start | None) -> list[Compute]:
     ]
 
 
+def named(device: Compute) -> str:
+    return device.description or device.name or "the GPU"
+
+
 def cpu_only(start: Start | None) -> bool:
     """Whether this start said that it found no GPU."""
     return start is not None and bool(start.computes) and not gpus_of(start)
+
+
+def previous(facts: Facts, start: Start | None, *, same: bool) -> Start | None:
+    """The last start before the judged one that named its devices, where its release is the same (or another)."""
+    starts = [s for s in (facts.log.starts if facts.log else ()) if s.computes or s is start]
+    if (
+        start is None
+        or len(starts) < 2
+        or starts[-1] is not start
+        or (starts[-2].version == start.version) is not same
+    ):
+        return None
+    return starts[-2]
 
 
 def used(signs: Signs, start: Start | None) -> bool:
@@ -134,12 +152,13 @@ def _on_mac(facts: Facts) -> bool:
     ),
 )
 def gpu_not_supported_by_backend(
-    signs: Signs, start: Start | None = None, given: tuple[Given, ...] = ()
+    signs: Signs, facts: Facts, start: Start | None = None, given: tuple[Given, ...] = ()
 ) -> Iterator[Finding]:
     """This release cannot use the GPU.
 
     Why: its compute capability or gfx target is not among those that the libraries were built for.
-    Seen: "GPU is too old", "amdgpu is not supported", "no kernel image is available".
+    Seen: "GPU is too old", "amdgpu is not supported", "no kernel image is available", or a GPU that an older release
+    found in the same log.
     Do: a release that has it, Vulkan (OLLAMA_VULKAN=1), or the CPU.
     """
     events = signs.of("gpu_unsupported", "gpu_below_minimum", "device_skipped", "gfx_unsupported")
@@ -158,12 +177,19 @@ def gpu_not_supported_by_backend(
         yield Finding(
             "error", "the libraries have no code for the GPU", signs.quotes(mute), "ollama --version    # upgrade"
         )
-    elif (crashed := [e for e in signs.of("discovery_failed") if "crashed" in e.text]) and cpu_only(start):
+    elif (crashed := [e for e in signs.of("discovery_failed") if re.search(DIED, e.text)]) and cpu_only(start):
         yield Finding(
             "warning",
             "a GPU library of this release crashes while it looks for GPUs; the CPU is used",
             signs.quotes(crashed),
             "sudo ollamactl apply --set OLLAMA_VULKAN=1    # or another release",
+        )
+    elif (before := previous(facts, start, same=False)) and (lost := gpus_of(before)) and cpu_only(start):
+        yield Finding(
+            "warning",
+            f"{named(lost[0])} was found by {before.version}, and not by this release",
+            (lost[0].text, start.computes[0].text if start else ""),
+            f"curl -fsSL https://ollama.com/install.sh | OLLAMA_VERSION={before.version} sh    # or a newer driver",
         )
 
 
@@ -188,7 +214,7 @@ def discovery_ok_but_runner_cpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
         if devices and (zero or only_cpu) and load.gpu_layers != 0 and "--embedding" not in load.argv:
             yield Finding(
                 "warning",
-                f"{devices[0].description or devices[0].name or 'the GPU'} was found, and a model runs on the CPU",
+                f"{named(devices[0])} was found, and a model runs on the CPU",
                 (devices[0].text, load.text),
                 fix,
             )
@@ -197,17 +223,16 @@ def discovery_ok_but_runner_cpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
     if devices and on_cpu:
         yield Finding(
             "warning",
-            f"{devices[0].description or devices[0].name or 'the GPU'} was found, and {on_cpu[0].name} runs "
-            "on the CPU",
+            f"{named(devices[0])} was found, and {on_cpu[0].name} runs on the CPU",
             (devices[0].text, f"ollama ps: {on_cpu[0].name} 100% CPU"),
             fix,
         )
     elif signs.has("no_layer_fits") and not (start and start.loads):
         yield Finding("warning", "no layer went to the GPU, said only at DEBUG", signs.lines("no_layer_fits"), fix)
-    elif devices and (failed := signs.of("runner_gpu_failed") or _cuda_failed(signs, start)):
+    elif devices and not used_by_load(start) and (failed := _engine_without_gpu(signs, start)):
         yield Finding(
             "warning",
-            f"{devices[0].description or devices[0].name or 'the GPU'} was found, and the runner could not use it",
+            f"{named(devices[0])} was found, and the runner could not use it",
             (*signs.quotes(failed), devices[0].text),
             fix,
         )
@@ -217,13 +242,20 @@ def discovery_ok_but_runner_cpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
         )
 
 
-def _cuda_failed(signs: Signs, start: Start | None) -> list[LogEvent]:
-    """What the runner of a load said of CUDA; before the loads it is a probe, of which others may have gone well."""
+def used_by_load(start: Start | None) -> bool:
+    """Whether the last load put layers on a GPU."""
+    load = start.loads[-1] if start and start.loads else None
+    return load is not None and load.offloaded is not None and load.offloaded[0] > 0
+
+
+def _engine_without_gpu(signs: Signs, start: Start | None) -> list[LogEvent]:
+    """What the runner of a load said of its GPU; before the loads it is a probe, and others may have gone well."""
     first = start.loads[0].line or 0 if start and start.loads else None
-    return [
+    asked = first is not None and start is not None and start.loads[-1].gpu_layers != 0
+    return signs.of("runner_gpu_failed") or [
         e
-        for e in signs.of("cuda_init_failed")
-        if "ggml_cuda_init" in e.text and first is not None and (e.line or 0) > first
+        for e in signs.of("cuda_init_failed", "no_gpu_usable")
+        if (asked if e.kind == "no_gpu_usable" else "ggml_cuda_init" in e.text) and (e.line or 0) > (first or 1 << 60)
     ]
 
 

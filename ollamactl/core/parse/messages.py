@@ -80,8 +80,9 @@ EVENTS: tuple[Event, ...] = (
     Event("fit_reduces", "cannot meet free memory target", "text", "0.30 –",
           r"need to (?:reduce device memory by|use) (?P<mib>\d+) MiB", 5),
     Event("fit_by_context", "entire model can be fit by reducing context", "text", "0.30 –", keep=5),
-    Event("alloc_failed", "failed to allocate", "text", "",  # a context: of Metal, where the device fails
-          r"failed to allocate(?! context)(?:.*buffer of size (?P<bytes>\d+)|(?P<what>.*))", sure=False),
+    Event("alloc_failed", "failed to allocate", "text", "",  # a context: of Metal, where the device fails; a graph:
+          # one of another shape, for which room is made
+          r"failed to allocate(?! context| graph,)(?:.*buffer of size (?P<bytes>\d+)|(?P<what>.*))", sure=False),
     Event("alloc_failed", "insufficient memory (attempted", "text", "", r"allocate (?P<mb>[\d.]+) MB"),
     Event("alloc_failed", "cudaMalloc failed: out of memory", "text", "", r"allocating (?P<mib>[\d.]+) MiB"),
     Event("alloc_failed", "ErrorOutOfDeviceMemory", "text"),

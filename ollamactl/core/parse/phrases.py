@@ -145,6 +145,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("package_variant", r"pacman -S\S* ollama\s*$|^(?:extra|community)/ollama \d|ollama-cuda (?:is )?not installed"),
     Phrase("snap_paths", r"/snap/ollama|/var/snap/ollama|snap (?:install|set|restart|list) ollama"),
     Phrase("gpu_no_longer_used", r"GPU (?:is )?no longer used"),
+    Phrase("installed_without_gpu", r"^(?:WARNING: )?(?:No NVIDIA(?:/AMD)? GPU detected\. (?:Ollama will run|Skipping)|Unable to detect NVIDIA(?:/AMD)? GPU)"),
     # macOS, NixOS
     Phrase("brew_service", r"brew services|homebrew\.mxcl|\bhomebrew service|\bHOMEBREW_PREFIX\b\.ollama|(?:Cellar|/opt)/ollama"),
     Phrase("setenv_fails", r"launchctl setenv\b[^\n]{0,40}(?:\b(?:does|is|did) ?(?:not|n't)|doesn't|didn't) (?:work|take|apply|help)"),

@@ -12,6 +12,7 @@ taken out of all. Redacting twice changes nothing.
 
 from __future__ import annotations
 
+import functools
 import ipaddress
 import json
 import re
@@ -19,7 +20,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ollamactl.core import documents
+from ollamactl.core import documents, redact_lines
 from ollamactl.core import redact_patterns as patterns
 
 
@@ -29,7 +30,7 @@ class Redactor:
     def __init__(self, users: Iterable[str] = (), hosts: Iterable[str] = ()) -> None:
         self.taken: Counter[str] = Counter()
         self._known: dict[str, dict[str, str]] = {kind: {} for kind in patterns.KINDS}
-        self._words: re.Pattern[str] | None = None
+        self._words: tuple[re.Pattern[str], list[str]] | None = None  # what is known, to be replaced everywhere
         self._seen: set[str] = set()
         self._done: dict[str, tuple[str, Counter[str]]] = {}
         self._NAMES: dict[str, Callable[[re.Match[str]], str]] = {
@@ -56,21 +57,23 @@ class Redactor:
         if text in self._seen or text.isdigit():
             return text
         self._seen.add(text)
-        cues = _cues(text)
-        for kind, pattern in _NAMED:
-            if cues.isdisjoint(_CUES[pattern]):
-                continue
-            for match in pattern.finditer(text):
-                if kind == "secret":
-                    self._learn_secret(match["value"], match["head"])
-                elif kind == "host":
-                    self._learn_host(match["value"])
-                else:
-                    self._learn(kind, match["value"])
-        if "token" in cues:
-            for match in patterns.TOKENS.finditer(text):
+        lines, places = redact_lines.cut(text)
+        for kind, pattern, cue in patterns.NAMED if places else ():
+            for at in places.get(cue, ()):
+                for match in pattern.finditer(lines[at]):
+                    self._learn_match(kind, match)
+        for at in places.get("token", ()):
+            for match in patterns.TOKENS.finditer(lines[at]):
                 self._learn("secret", match[0])
         return text
+
+    def _learn_match(self, kind: str, match: re.Match[str]) -> None:
+        if kind == "secret":
+            self._learn_secret(match["value"], match["head"])
+        elif kind == "host":
+            self._learn_host(match["value"])
+        else:
+            self._learn(kind, match["value"])
 
     def _learn_member(self, owner: dict[str, Any], key: str, value: Any) -> Any:
         if isinstance(value, str):
@@ -126,9 +129,12 @@ class Redactor:
         done = documents.walk(parsed, self._member, self.text)
         if done == parsed:
             return text
-        dumped = json.dumps(done, ensure_ascii=False, separators=(",", ":"))
-        # Half a surrogate pair, as JSON may hold it, can only be written as its escape.
-        return json.dumps(done, separators=(",", ":")) if re.search("[\ud800-\udc7f\udd00-\udfff]", dumped) else dumped
+        dumped = _DUMP.encode(done)
+        try:
+            documents.encoded(dumped)
+        except UnicodeEncodeError:  # half a surrogate pair, as JSON may hold it, can only be written as its escape
+            return json.dumps(done, separators=(",", ":"))
+        return dumped
 
     def _member(self, owner: dict[str, Any], key: str, value: Any) -> Any:
         if isinstance(value, str):
@@ -162,37 +168,47 @@ class Redactor:
         if len(text) > 2000:
             return self._redacted(text)
         if text not in self._done:  # lines of a journal repeat most of their fields
-            before = Counter(self.taken)
-            self._done[text] = self._redacted(text), self.taken - before
-            return self._done[text][0]
+            in_all, self.taken = self.taken, Counter()
+            self._done[text] = self._redacted(text), self.taken
+            self.taken = in_all
         done, counts = self._done[text]
         if counts:
             self.taken += counts
         return done
 
     def _redacted(self, text: str) -> str:
-        cues = _cues(text)
-        if "level" in cues:
-            text = "\n".join(self._said(line) for line in text.split("\n"))
-        if "talk" in cues:
-            text = patterns.ENGINE_SAID.sub(self._group(lambda m: self._removed(m["value"])), text)
-        for kind, pattern in _NAMED:
-            if not cues.isdisjoint(_CUES[pattern]):
-                text = pattern.sub(self._group(self._NAMES[kind]), text)
-        if "token" in cues:
-            text = patterns.TOKENS.sub(lambda m: self._replace("secret", m[0]), text)
-        assert self._words
-        text = self._words.sub(lambda m: self._word(m[0]), text)
-        if "@" in text:
-            text = patterns.MAIL.sub(lambda m: self._mail(m[0]), text)
-        if "://" in text:
-            text = patterns.URL_HOST.sub(self._group(self._host), text)
-        if text.count(".") >= 3:
-            text = patterns.IPV4.sub(lambda m: self._ip(m[0]), text)
-        if text.count(":") >= 2:
-            text = patterns.MAC.sub(lambda m: self._mac(m[0]), text)
-            text = patterns.IPV6.sub(lambda m: self._ip(m[0]), text)
-        return text
+        """Each pattern over all lines that it can match in, so that placeholders are numbered as they were learned."""
+        lines, places = redact_lines.cut(text)
+        for at in places.get("level", ()):
+            lines[at] = "\n".join(self._said(line) for line in lines[at].split("\n"))
+        for at in places.get("talk", ()):
+            lines[at] = patterns.ENGINE_SAID.sub(self._group(lambda m: self._removed(m["value"])), lines[at])
+        for kind, pattern, cue in patterns.NAMED if places else ():
+            for at in places.get(cue, ()):
+                lines[at] = pattern.sub(self._group(self._NAMES[kind]), lines[at])
+        for at in places.get("token", ()):
+            lines[at] = patterns.TOKENS.sub(lambda m: self._replace("secret", m[0]), lines[at])
+        return "\n".join(self._addressed(self._without_words(lines)))
+
+    def _without_words(self, lines: list[str]) -> list[str]:
+        """The lines without what is known by now, wherever it stands."""
+        pattern, names = self._words or self._remember()  # a pattern may just have found another name
+        if any("\n" in name for name in names):
+            lines = ["\n".join(lines)]
+        return [
+            pattern.sub(lambda m: self._word(m[0]), line) if any(name in line for name in names) else line
+            for line in lines
+        ]
+
+    def _addressed(self, lines: list[str]) -> list[str]:
+        lines = [patterns.MAIL.sub(lambda m: self._mail(m[0]), one) if "@" in one else one for one in lines]
+        lines = [patterns.URL_HOST.sub(self._group(self._host), one) if "://" in one else one for one in lines]
+        lines = [patterns.IPV4.sub(lambda m: self._ip(m[0]), one) if one.count(".") >= 3 else one for one in lines]
+        lines = [patterns.MAC.sub(lambda m: self._mac(m[0]), one) if one.count(":") >= 5 else one for one in lines]
+        return [
+            patterns.IPV6.sub(lambda m: self._ip(m[0]), one) if "::" in one or one.count(":") >= 7 else one
+            for one in lines
+        ]
 
     @staticmethod
     def _group(change: Callable[[re.Match[str]], str]) -> Callable[[re.Match[str]], str]:
@@ -224,12 +240,13 @@ class Redactor:
             return self._known["host"].get(name, name) if not dotted.isdigit() else name
         return self._replace("host", name)
 
-    def _remember(self) -> None:
+    def _remember(self) -> tuple[re.Pattern[str], list[str]]:
         names = [name for kind in _WORD_KINDS for name in self._known[kind] if _safe(kind, name)]
         joined = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
         # A name within a longer word stays, but not next to - or _, which names are joined by.
-        self._words = re.compile(rf"(?<![A-Za-z0-9])(?:{joined})(?![A-Za-z0-9])" if names else r"(?!)")
+        self._words = re.compile(rf"(?<![A-Za-z0-9])(?:{joined})(?![A-Za-z0-9])"), names
         self._done.clear()
+        return self._words
 
     def _word(self, name: str) -> str:
         for kind in _WORD_KINDS:
@@ -299,6 +316,7 @@ def _safe(kind: str, name: str) -> bool:
     return len(name) >= 3 and name.lower() not in patterns.VOCABULARY
 
 
+@functools.lru_cache(4096)  # a journal has the same few keys in each of its lines
 def _sensitive(name: str) -> bool:
     bare = name.strip("\"' ")
     found = re.fullmatch(patterns.SENSITIVE_NAME, bare) or re.fullmatch(f"(?i:{patterns.SENSITIVE_LOWER})", bare)
@@ -331,30 +349,5 @@ def _after_options(words: list[Any]) -> set[int]:
     }
 
 
-def _cues(text: str) -> set[str]:
-    """Which patterns can match at all: looking for a word costs far less than trying them."""
-    low = text.lower()
-    return {cue for cue, words in patterns.CUE_WORDS.items() if any(word in low for word in words)}
-
-
+_DUMP = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _WORD_KINDS = ("secret", "host", "user")
-_NAMED: tuple[tuple[str, re.Pattern[str]], ...] = (
-    *(("secret", pattern) for pattern in patterns.KEYED),
-    ("secret", patterns.USERINFO),
-    ("secret", patterns.PROXY),
-    ("user", patterns.HOME),
-    ("user", patterns.USER),
-    ("host", patterns.HOSTNAME),
-    ("host", patterns.JOURNAL_HOST),
-    ("host", patterns.OLLAMA_HOST),
-)
-_CUES = {
-    **{pattern: {"key"} for pattern in patterns.KEYED},
-    patterns.USERINFO: {"url"},
-    patterns.PROXY: {"url"},
-    patterns.HOME: {"home"},
-    patterns.USER: {"user"},
-    patterns.HOSTNAME: {"host"},
-    patterns.JOURNAL_HOST: {"journal"},
-    patterns.OLLAMA_HOST: {"host"},
-}

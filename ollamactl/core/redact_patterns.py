@@ -27,16 +27,17 @@ PUBLIC_HOSTS = re.compile(
     r"[\w-]+\.example|localhost|localdomain)\.?"
 )
 
-_PART = r"(?:[A-Z0-9]+_)*"
-SENSITIVE_NAME = (
-    rf"{_PART}(?:KEYS?|APIKEY|TOKENS?|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD_HASH|SECRETS?|CREDENTIALS?|COOKIE|"
-    r"AUTHORIZATION|BEARER)(?:_(?:[A-Z0-9]+))*"
+_NAME_CORE = (
+    r"(?:KEYS?|APIKEY|TOKENS?|PASSWORD|PASSWD|PASSPHRASE|PASS|PWD_HASH|SECRETS?|CREDENTIALS?|COOKIE|AUTHORIZATION|"
+    r"BEARER)(?:_[A-Z0-9]+)*"
 )
-SENSITIVE_LOWER = (
-    r"(?:[\w-]+[_-])?(?:api[_-]?key|access[_-]?key|private[_-]?key|secret[_-]?key|access[_-]?token|auth[_-]?token|"
+SENSITIVE_NAME = rf"(?:[A-Z0-9]+_)*{_NAME_CORE}"
+SENSITIVE_CORE = (
+    r"(?:api[_-]?key|access[_-]?key|private[_-]?key|secret[_-]?key|access[_-]?token|auth[_-]?token|"
     r"api[_-]?token|refresh[_-]?token|hf[_-]?token|bearer[_-]?token|client[_-]?secret|secret|password|passwd|passphrase|"
     r"authorization|set-cookie|cookie)"
 )
+SENSITIVE_LOWER = rf"(?:[\w-]+[_-])?{SENSITIVE_CORE}"
 # Variables that match the pattern and hold no secret.
 HARMLESS = re.compile(r".*(?:_FILE|_PATH|_DIR|_COUNT|_LENGTH|_SIZE|_TYPE|_LIMIT)")
 _QUOTED = r'"(?:\\.|[^"\\])*"'
@@ -62,6 +63,13 @@ KEYED: tuple[re.Pattern[str], ...] = (
     re.compile(rf"(?i)(?P<head>(?<!\S)--{SENSITIVE_LOWER}[ \0]+)(?P<value>{_QUOTED}|{_SINGLE}|[^\s\"',;}}\]\\\0]+)"),
     re.compile(r"(?i)(?P<head>\b(?:Bearer|Basic)\s+)(?P<value>[A-Za-z0-9._~+/=-]{8,})"),
 )
+# Where a match of one of them may begin, and what its value is made of: `redact_lines` looks how far it runs.
+KEY_START = re.compile(
+    rf"{_NAME_CORE}[=:]|(?i:{SENSITIVE_CORE}[\"']?(?:\s*[:=]|[ \0]|\s*$)|\b(?:Bearer|Basic)(?:\s|$))"
+)
+VALUE_GAP = re.compile(r"(?i)[\s\0]*(?:(?:Bearer|Basic|Token)\s+)?")
+VALUE = re.compile(_WORDS)
+PEM_START = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 TOKENS = re.compile(
     r"(?<![\w-])(?:sk|pk|rk)-[A-Za-z0-9_-]{16,}|(?<!\w)hf_[A-Za-z0-9]{16,}|(?<!\w)gh[pousr]_[A-Za-z0-9]{20,}|"
     r"(?<!\w)github_pat_\w{20,}|(?<!\w)glpat-[\w-]{16,}|(?<!\w)xox[abprs]-[\w-]{10,}|(?<!\w)A[KS]IA[A-Z0-9]{16}|"
@@ -118,20 +126,32 @@ PLACEHOLDER = re.compile(r"(?:user|host|secret)\d+|mail\d+@example\.com|<\d+ cha
 BENCH4 = ipaddress.ip_network("198.18.0.0/15")  # RFC 2544: networks of test benches
 DOC6 = ipaddress.ip_network("2001:db8::/32")  # RFC 3849: documentation
 
-# A pattern of that name is tried only where one of the words stands in the text, in any case.
+# A pattern with that cue is tried only where one of the words stands in the line, in any case.
 CUE_WORDS = {
     "key": (
         "key", "token", "pass", "secret", "credential", "cookie", "authorization", "bearer", "basic", "pwd_hash",
     ),
     "token": (
-        "sk-", "pk-", "rk-", "hf_", "gh", "glpat-", "xox", "akia", "asia", "aiza", "nvapi-", "eyj", "ssh-", "private",
+        "sk-", "pk-", "rk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "akia",
+        "asia", "aiza", "nvapi-", "eyj", "ssh-", "private key-----",
     ),
     "url": ("@",),
     "home": ("home/", "users/", "users\\"),
     "user": ("user=", "logname=", "username="),
-    "host": ("host", "host="),
+    "host": ("host=", "hostname=", "ollama_host:"),
     "journal": ("]: ", "kernel: "),
     "level": ("level=debug", "level=trace"),
-    "talk": ("request", "response", "message", "chat", "prompt", "next token", "content"),
+    "talk": ("request: ", "response: ", "message: ", "chat: ", "prompt: ", "next token: ", "content: "),
 }  # fmt: skip
+# (what it finds, pattern, its cue), in the order in which they are tried
+NAMED: tuple[tuple[str, re.Pattern[str], str], ...] = (
+    *(("secret", pattern, "key") for pattern in KEYED),
+    ("secret", USERINFO, "url"),
+    ("secret", PROXY, "url"),
+    ("user", HOME, "home"),
+    ("user", USER, "user"),
+    ("host", HOSTNAME, "host"),
+    ("host", JOURNAL_HOST, "journal"),
+    ("host", OLLAMA_HOST, "host"),
+)
 KINDS = ("user", "host", "ip address", "mac address", "mail address", "secret", "prompt", "machine id")

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ollamactl.core import redact_lines, redact_patterns
 from ollamactl.core.redact import Redactor
 
 
@@ -60,6 +61,31 @@ def once(body: bytes | str, *also: bytes) -> str:
 )  # fmt: skip
 def test_by_hand(text: str, after: str) -> None:
     assert once(text) == after
+
+
+LOG = 'time=2026-11-30T06:25:01.000Z level=INFO source=routes.go:1 msg="Listening on 127.0.0.1:11434"\n' * 40
+
+
+@pytest.mark.parametrize(
+    ("secret", "after"),
+    [
+        ('env API_KEY="one\ntwo\nthree" x', 'env API_KEY="secret1" x'),
+        ('password: "one\n\ntwo" x', 'password: "secret1" x'),
+        ("KEY=one\\\ntwo\\\nthree", "KEY=secret1"),
+        ("password:\n  hunter22", "password:\n  secret1"),
+        ("Authorization: Bearer\n abcdefghij", "Authorization: Bearer\n secret1"),
+        ("-----BEGIN RSA PRIVATE KEY-----\n" + "MIIE/abc+def\n" * 60 + "-----END RSA PRIVATE KEY-----", "secret1"),
+        ("-----BEGIN PRIVATE KEY-----\nMIIE/abc\n-----END PRIVATE KEY-----", "secret1"),
+    ],
+)
+def test_secrets_that_run_across_lines_of_a_log(secret: str, after: str) -> None:
+    assert once(f"{LOG}{secret}\n{LOG}") == f"{LOG}{after}\n{LOG}"
+
+
+def test_a_secret_that_is_found_only_while_another_is_taken_out() -> None:
+    done = once('TOKEN="aPart"b"cPart\ndPart" e\nOLLAMA_DEBUG=1')
+    assert not any(part in done for part in ("aPart", "cPart", "dPart"))
+    assert done.endswith(" e\nOLLAMA_DEBUG=1")
 
 
 def test_prompts_of_debug_lines() -> None:
@@ -167,6 +193,31 @@ def test_nothing_planted_leaks(
         assert secret not in done
         assert user not in done and host not in done
         assert address not in done
+
+
+LINES = st.lists(
+    st.one_of(
+        st.text(st.characters(codec="utf-8", exclude_characters="\"'\\"), max_size=30),
+        st.sampled_from(PLANTS + HOMES + BOXES).map(lambda p: p.format("abcDEF99")),
+        st.sampled_from(
+            ('API_KEY="abc\ndef"', "KEY=abc\\\ndef", "password:\n  hunter22", "from 10.1.2.3 and fd00::7")
+        ),
+        st.sampled_from(LOG.split("\n")[:1]),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(lines=LINES)
+def test_line_by_line_finds_what_the_whole_text_holds(lines: list[str]) -> None:
+    """A pattern is tried on the lines that can hold it: no other answer than on all of them at once."""
+    body = "\n".join(lines).encode()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(redact_lines, "cut", lambda text: ([text], {cue: [0] for cue in redact_patterns.CUE_WORDS}))
+        whole = once(body)
+    assert once(body) == whole
 
 
 @settings(max_examples=400, deadline=None)

@@ -5,8 +5,10 @@ from ollamactl.core.checks import (
     arrived,
     clients,
     context,
+    crashes,
     devices,
     discovery,
+    earlier,
     execute,
     exposure,
     fit,
@@ -22,6 +24,7 @@ from ollamactl.core.checks import (
     platforms,
     port,
     queue,
+    sandbox,
     service,
     slots,
     starting,
@@ -32,7 +35,8 @@ from ollamactl.core.checks import (
     values,
     versions,
 )
-from ollamactl.core.checks.base import CHECKS, Check, Crashed, Finding, Ignored, Report, Skipped, run
+from ollamactl.core.checks.base import CHECKS, Check, Crashed, Finding, Ignored, Report, Skipped
+from ollamactl.core.checks.earlier import run
 
 __all__ = [
     "CHECKS",
@@ -46,8 +50,10 @@ __all__ = [
     "arrived",
     "clients",
     "context",
+    "crashes",
     "devices",
     "discovery",
+    "earlier",
     "execute",
     "exposure",
     "fit",
@@ -64,6 +70,7 @@ __all__ = [
     "port",
     "queue",
     "run",
+    "sandbox",
     "service",
     "slots",
     "starting",

@@ -71,7 +71,13 @@ def igpu_dropped(
 
 @check(
     weight=74,
-    explains=("gpu_not_supported_by_backend", "runner_crash_on_load", "no_gpu_found", "amdgpu_version_file_missing"),
+    explains=(
+        "gpu_not_supported_by_backend",
+        "runner_crash_on_load",
+        "runner_killed",
+        "no_gpu_found",
+        "amdgpu_version_file_missing",
+    ),
 )
 def gfx_override(signs: Signs, given: tuple[Given, ...] = (), start: Start | None = None) -> Iterator[Finding]:
     """HSA_OVERRIDE_GFX_VERSION is set, and harms or does nothing.

@@ -69,6 +69,8 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
     rocm = signs.lines("rocm_library_missing")
     libs = [e for e in signs.of("library_missing") if re.search(ENGINE, e.text)]
     exit127 = [e for e in signs.of("load_failed", "runner_terminated", "runner_exit") if re.search(DLL, e.text)]
+    if signs.has("library_missing") and not libs:
+        exit127 = []  # what is missing is named, and is no part of the package
     if rocm and not used(signs, start):
         yield Finding(
             "error",
@@ -146,6 +148,7 @@ def _on_mac(facts: Facts) -> bool:
     explains=(
         "no_gpu_found",
         "runner_crash_on_load",
+        "runner_killed",
         "amdgpu_version_file_missing",
         "service_started_before_gpu",
         "kfd_permission_denied",
@@ -306,7 +309,7 @@ def cpu_lacks_avx(signs: Signs, release: tuple[int, ...] = ()) -> Iterator[Findi
         )
 
 
-@check(weight=40, explains=("runner_crash_on_load",))
+@check(weight=40, explains=("runner_crash_on_load", "runner_killed"))
 def gpu_error_in_kernel(signs: Signs) -> Iterator[Finding]:
     """The kernel's GPU driver reports an error.
 

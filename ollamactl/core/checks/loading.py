@@ -1,4 +1,4 @@
-"""Loads that fail, crash or take too long."""
+"""Loads that take too long or end without a result."""
 
 from __future__ import annotations
 
@@ -10,53 +10,6 @@ from ollamactl.core.facts import Start
 from ollamactl.core.needs import Signs
 
 NO_TIMEOUT = "waiting for server to start|context canceled"  # a client's own start, and a client that went away
-CRASHES = (
-    "assertion_failed",
-    "abort",
-    "segfault",
-    "gpu_error",
-    "runner_terminated",
-    "runner_gone",
-    "runner_dropped",
-    "load_failed",
-)
-
-
-@check(weight=35)
-def runner_crash_on_load(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
-    """The runner dies while a model is loaded or used.
-
-    Why: a fault of the engine, a model that this release cannot run, or a damaged installation.
-    Seen: the engine's last words: an assertion, a signal, an exit status.
-    Do: upgrade; try the model with num_gpu 0; report the trace.
-    """
-    events = [e for e in signs.of(*CRASHES) if "context canceled" not in e.text and "context deadline" not in e.text]
-    if signs.has("client_gone_during_load"):  # a load that fails without an error was given up
-        events = [e for e in events if e.kind != "load_failed" or e.fields.get("error")]
-    raw = [e for e in signs.of("panic") if "unable to" in e.text or "panic recovered" not in e.text]
-    loads = start.loads if start else ()
-    failed = [x for x in loads if x.outcome == "failed"]
-    told = signs.of("runner_exit")
-    if not events and not failed and not told:
-        return
-    last = next(reversed(events or told), None)
-    later = [
-        x
-        for x in loads
-        if x.outcome == "loaded" and x.seconds is not None and last is not None and (x.line or 0) > (last.line or 0)
-    ]
-    cured = bool(later) and not (loads and loads[-1].outcome == "failed")
-    error = failed[-1].error if failed else ""
-    why = next((line for line in error.splitlines() if line.strip()), "") or (last.text if last else "")
-    why = re.sub(r"^time=\S+ level=\w+ source=\S+ ", "", why)[:160]
-    said = f"the runner died: {why}" + ("; it was loaded again since" if cured else "")
-    yield Finding(
-        "info" if cured else "error",
-        said,
-        (*signs.quotes([*events[-2:], *raw[-1:], *told[-1:]]), failed[-1].text if failed else ""),
-        "ollama --version; curl -fsSL https://ollama.com/install.sh | sh",
-        weight=35 if not cured else 16,
-    )
 
 
 @check(weight=56, explains=("runner_crash_on_load", "vram_recovery_timeout", "client_timeout_500_clusters"))
@@ -83,7 +36,7 @@ def load_timeout(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
         )
 
 
-@check(weight=72, explains=("load_oom", "runner_crash_on_load", "no_gpu_found"))
+@check(weight=72, explains=("load_oom", "runner_crash_on_load", "runner_killed", "no_gpu_found"))
 def rebar_disabled(signs: Signs) -> Iterator[Finding]:
     """Resizable BAR is off for an Intel Arc GPU.
 

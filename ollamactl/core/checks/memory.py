@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, gib, times
-from ollamactl.core.facts import Facts, HostMemory, LoadedModel, LogEvent, Start
+from ollamactl.core.checks.crashes import served_before
+from ollamactl.core.facts import Facts, HostMemory, LogEvent, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 from ollamactl.core.parse.engine import parse_size
-from ollamactl.core.runners import model_of
 
 OOM = ("alloc_failed", "out_of_memory")
 HARMLESS = re.compile("mlock|pinned memory")  # the engine goes on without
@@ -19,6 +19,7 @@ HARMLESS = re.compile("mlock|pinned memory")  # the engine goes on without
     weight=58,
     explains=(
         "runner_crash_on_load",
+        "runner_killed",
         "server_panic_restarts",
         "vram_recovery_timeout",
         "service_restart_loop",
@@ -97,6 +98,7 @@ def oom_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
     memcg = signs.matching("constraint_memcg", "memory cgroup out of memory")
     loads = facts.start.loads if facts.start else ()
     gone = signs.has("runner_gone") and not any(x.outcome == "failed" for x in loads)
+    gone |= served_before(killed[-1:], facts.start)
     if (kernel or result) and not memcg:
         who = next((e.fields["name"] for e in kernel if e.fields.get("name")), "a process of the service")
         yield Finding(
@@ -188,43 +190,6 @@ def vram_recovery_warning_benign(signs: Signs, facts: Facts) -> Iterator[Finding
             "free -h; notepad.exe .wslconfig    # memory=24GB",
             weight=17,
         )
-
-
-@check(weight=60, explains=("runner_crash_on_load",))
-def runner_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
-    """A runner died by a signal; /api/ps may still list its model.
-
-    Why: killed from outside, by the OOM killer, or crashed; the server notices at the next request.
-    Seen: "signal: killed", or a model in /api/ps without a process.
-    Do: ask the model again: it is loaded anew; look who killed it.
-    """
-    if signs.has("runner_killed"):
-        line = signs.of("runner_killed")[-1].line or 0
-        later = any(x.outcome == "loaded" and (x.line or 0) > line for x in (facts.start.loads if facts.start else ()))
-        yield Finding(
-            "warning" if later else "error",
-            "a runner was killed" + ("; its model was loaded again since" if later else ""),
-            signs.lines("runner_killed"),
-            "sudo journalctl -k -b --grep 'Killed process'",
-        )
-    elif (gone := _without_runner(facts)) and facts.process is not None and facts.start is not None:
-        there = len(facts.runners or ())
-        names, count = ", ".join(m.name for m in gone), f"only {there}" if there else "no"
-        yield Finding(
-            "warning",
-            f"/api/ps lists {names}, but {count} runner is there: it was killed or is gone",
-            (f"processes: {count} child of pid {facts.process.pid} serves a model", facts.start.loads[-1].text),
-            f"ollama stop {gone[0].name}",
-        )
-
-
-def _without_runner(facts: Facts) -> list[LoadedModel]:
-    """Models that /api/ps lists and no process serves; where files do not tell which, all of them."""
-    loaded, runners = facts.loaded or (), facts.runners
-    if runners is None or len(runners) >= len(loaded) or facts.start is None or not facts.start.loads:
-        return []
-    served = {m.name for r in runners if (m := model_of(r, facts)) is not None}
-    return [m for m in loaded if m.name not in served]
 
 
 @check(weight=18)

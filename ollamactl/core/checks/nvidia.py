@@ -162,7 +162,10 @@ def _suspended(signs: Signs) -> bool:
     return signs.has("kernel:suspend", "suspend")
 
 
-@check(weight=82, explains=(*CPU, "runner_crash_on_load", "service_started_before_gpu", "nvidia_uvm_not_loaded"))
+@check(
+    weight=82,
+    explains=(*CPU, "runner_crash_on_load", "runner_killed", "service_started_before_gpu", "nvidia_uvm_not_loaded"),
+)
 def gpu_lost_after_suspend(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
     """The GPU was lost by suspend or hibernation.
 
@@ -174,7 +177,7 @@ def gpu_lost_after_suspend(signs: Signs, facts: Facts, start: Start | None = Non
     fix = f"sudo systemctl stop ollama && {reload} && sudo systemctl start ollama"
     errors = signs.of("cuda_init_failed", "gpu_error", "no_gpu_usable", "nvml_failed")
     worked = any(x.offloaded and x.offloaded[0] for x in (start.loads if start else ())) or bool(gpus_of(start))
-    later = [e for e in signs.of("gpu_error") if re.search(r"(?i)unspecified|unknown error", e.text)]
+    later = [e for e in signs.of("gpu_error") if "unknown error" in e.text]
     if _suspended(signs) and (errors or cpu_only(start) or signs.has("uvm_in_use", "uvm_missing", "cpu_instead")):
         yield Finding(
             "error",
@@ -195,7 +198,13 @@ def gpu_lost_after_suspend(signs: Signs, facts: Facts, start: Start | None = Non
 
 @check(
     weight=70,
-    explains=("no_gpu_found", "discovery_ok_but_runner_cpu", "runner_crash_on_load", "vram_recovery_timeout"),
+    explains=(
+        "no_gpu_found",
+        "discovery_ok_but_runner_cpu",
+        "runner_crash_on_load",
+        "runner_killed",
+        "vram_recovery_timeout",
+    ),
 )
 def cuda_init_999(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """CUDA cannot be initialised (999, unknown error, and codes that say no more).

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, times
-from ollamactl.core.facts import Facts, Service, Start
+from ollamactl.core.facts import Facts, LogEvent, Service, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 LOOP = ("service_restart_loop",)
@@ -161,7 +161,7 @@ def service_restart_loop(
     )
 
 
-@check(weight=72, explains=(*LOOP, "runner_crash_on_load"))
+@check(weight=72, explains=(*LOOP, "runner_crash_on_load", "runner_killed"))
 def server_panic_restarts(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """The server itself crashed.
 
@@ -174,7 +174,7 @@ def server_panic_restarts(signs: Signs, start: Start | None = None) -> Iterator[
     fatal = [
         e for e in found if not re.search(r"panic recovered|http: panic serving|unable to (?:load|create)", e.text)
     ]
-    own = [e for e in fatal if start is None or e.pid is None or e.pid == start.pid]
+    own = [e for e in fatal if start is None or ((e.pid is None or e.pid == start.pid) and not _went_on(start, e))]
     if signs.has("runner_trace") and not signs.has("server_trace"):
         own = []  # each process prints the stacks of its own goroutines
     exited = signs.matching("status=2/invalidargument", "code=dumped", kinds=("unit:main_exited",))
@@ -191,6 +191,21 @@ def server_panic_restarts(signs: Signs, start: Start | None = None) -> Iterator[
         yield Finding(
             "error", "the server crashed", signs.quotes(own), "ollama --version    # upgrade, report the trace"
         )
+    elif caught := [e for e in signs.of("panic") if re.search(r"panic recovered|http: panic serving", e.text)]:
+        yield Finding(
+            "warning",
+            "a request made the server panic, which it survived",
+            signs.quotes(caught),
+            "ollama --version    # upgrade, report the trace",
+            weight=30,
+        )
+
+
+def _went_on(start: Start, event: LogEvent) -> bool:
+    """Whether the server itself wrote on after that: then what died was a runner, whose words it passes on."""
+    line = event.line or 0
+    own = [e for e in start.events if e.level and (e.line or 0) > line]
+    return bool(own) or any((r.line or 0) > line for r in (*start.recent, *start.failed))
 
 
 @check(weight=70)

@@ -290,8 +290,8 @@ def _within(timeout: float, work: Callable[[], bytes]) -> bytes:
 
 def _native(source: Source, outcome: commands.Outcome) -> bytes:
     """`process PID`, `children PID`, `servers`, `sockets PORT [PID]`, `listeners [PID]`, `nvml`, `gpu_sysfs`,
-    `system`, `memory`, `session`, `app_settings PATH`. The PID of sockets and listeners is a process whose network
-    namespace is looked at."""
+    `system`, `memory`, `space PATH`, `session`, `app_settings PATH`. The PID of sockets and listeners is a process
+    whose network namespace is looked at."""
     name, *rest = source.args
     if name in ("process", "children", "servers"):
         from ollamactl.host import processes
@@ -304,6 +304,10 @@ def _native(source: Source, outcome: commands.Outcome) -> bytes:
         from ollamactl.host import machine
 
         return machine.system() if name == "system" else machine.memory()
+    if name == "space":
+        from ollamactl.host import machine
+
+        return machine.space(rest[0])
     if name == "session":
         from ollamactl.host import session
 

@@ -92,3 +92,16 @@ def _line(path: str) -> str:
             return file.read(65536).strip()
     except OSError:
         return ""
+
+
+def space(path: str) -> bytes:
+    """JSON of the file system that holds a path: `free` and `total` in bytes, `files_free` or null where it does not
+    count files. Raises OSError."""
+    found = os.statvfs(path)
+    return msgspec.json.encode(
+        {
+            "free": found.f_bavail * found.f_frsize,
+            "total": found.f_blocks * found.f_frsize,
+            "files_free": found.f_favail if found.f_files else None,
+        }
+    )

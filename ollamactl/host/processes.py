@@ -85,6 +85,7 @@ def _record(p: psutil.Process) -> Process:
             ppid=parent,
             comm=_text(comm),
             exe=_exe(p),
+            exe_gone=_exe_gone(p.pid),
             argv=_argv(p),
             environ=_environ(p),
             started=started,
@@ -110,6 +111,14 @@ def _exe(p: psutil.Process) -> str:
         return _text(p.exe())
     except psutil.AccessDenied:
         return ""
+
+
+def _exe_gone(pid: int) -> bool:
+    # Not psutil's: it takes the kernel's mark away.
+    try:
+        return os.readlink(f"/proc/{pid}/exe").endswith(" (deleted)")
+    except OSError:
+        return False
 
 
 def _argv(p: psutil.Process) -> tuple[str, ...]:

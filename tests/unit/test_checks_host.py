@@ -4,23 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from ollamactl.core.checks import run
 from ollamactl.core.facts import (
+    Buffer,
     Effective,
     Facts,
     InstalledModel,
+    Load,
+    LogEvent,
     Origin,
     PathState,
     Process,
     Service,
     Start,
+    System,
     UnitFile,
     Variable,
 )
+from ollamactl.core.pasted import facts_of
 from ollamactl.core.source import Missing
-from tests.unit.check_machines import host
+from tests.system.small import journal
+from tests.unit.check_machines import host, unit_with
 
 MIB = 1 << 20
 SERVED = Start(invocation="a" * 32, config={}, listening="127.0.0.1:11434")
@@ -56,6 +63,133 @@ def test_a_memory_limit_below_the_smallest_model(key: str, limit: int | None, sa
     models = (InstalledModel(name="a", size=300 * MIB), InstalledModel(name="b", size=9000 * MIB))
     facts = host(service=service(**{key: limit}), installed=models, start=SERVED)
     assert found(facts, "memory_limit_below_need") == says
+
+
+@pytest.mark.parametrize(
+    ("gpus", "limit", "says"), [((), 2000 * MIB, ["warning"]), (None, 2000 * MIB, []), ((), 9500 * MIB, [])]
+)
+def test_without_a_gpu_the_largest_model_has_to_fit_the_limit(gpus: Any, limit: int, says: list[str]) -> None:
+    models = (InstalledModel(name="a", size=300 * MIB), InstalledModel(name="b", size=9000 * MIB))
+    facts = host(service=service(memory_max=limit), installed=models, gpus=gpus, start=SERVED)
+    assert found(facts, "memory_limit_below_need") == says
+
+
+@pytest.mark.parametrize(("device", "says"), [("CPU", ["warning"]), ("CUDA_Host", ["warning"]), ("CUDA0", [])])
+def test_a_limit_is_compared_with_what_a_load_put_into_host_memory(device: str, says: list[str]) -> None:
+    buffers = (Buffer(kind="model", device=device, bytes=700 * MIB), Buffer(kind="kv", device=device, bytes=200 * MIB))
+    start = msgspec.structs.replace(SERVED, loads=(Load(model="/m/a", outcome="loaded", buffers=buffers),))
+    models = (InstalledModel(name="a", size=700 * MIB),)
+    facts = host(service=service(memory_high=800 * MIB), installed=models, start=start)
+    assert found(facts, "memory_limit_below_need") == says
+
+
+def test_a_limit_of_the_address_space_is_the_reason_of_a_load_without_memory() -> None:
+    failed = LogEvent(kind="alloc_failed", text="failed to allocate buffer of size 233316864")
+    start = msgspec.structs.replace(SERVED, events=(failed,))
+    limited = unit_with("LimitAS=300M", start=start)
+    assert [f.check for f in run(limited).findings if f.severity == "error"] == ["memory_limit_below_need"]
+    lifted = unit_with("LimitAS=300M", "LimitAS=infinity", start=start)
+    assert [f.check for f in run(lifted).findings if f.severity == "error"] == ["load_oom"]
+
+
+@pytest.mark.parametrize(
+    ("line", "cpus", "says"),
+    [
+        ("CPUQuota=20%", 8, ["warning"]),
+        ("CPUQuota=100%", 16, ["warning"]),
+        ("CPUQuota=800%", 16, []),
+        ("CPUQuota=", 16, []),
+        ("CPUAffinity=0", 2, ["warning"]),
+        ("CPUAffinity=0", 1, []),
+        ("CPUAffinity=0-3 8,9", 16, []),
+        ("CPUAffinity=0-1", 16, ["warning"]),
+        ("CPUAffinity=numa", 16, []),
+        ("AllowedCPUs=3", 4, ["warning"]),
+        ("AllowedCPUs=0-3", 4, []),
+    ],
+)
+def test_how_many_cpus_the_unit_may_use(line: str, cpus: int, says: list[str]) -> None:
+    facts = msgspec.structs.replace(unit_with(line), system=System(os="linux", cpus=cpus))
+    assert found(facts, "cpu_quota_low") == says
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("LimitNOFILE=64", ["warning"]),
+        ("LimitNOFILE=64:524288", []),  # the server raises itself to the hard limit
+        ("LimitNOFILE=1024", []),
+        ("TasksMax=5", ["warning"]),
+        ("TasksMax=50%", []),
+        ("LimitFSIZE=1M", ["warning"]),
+        ("LimitFSIZE=200G", []),
+        ("LimitCPU=60", ["warning"]),
+    ],
+)
+def test_limits_that_the_server_runs_into(line: str, says: list[str]) -> None:
+    assert found(unit_with(line), "resource_limit_low") == says
+
+
+def test_a_program_that_could_not_be_started_for_a_limit_is_there() -> None:
+    said = "ollama.service: Failed at step EXEC spawning /usr/local/bin/ollama: Resource temporarily unavailable"
+    exits = "ollama.service: Main process exited, code=exited, status=203/EXEC"
+    told = facts_of(journal(said, exits).encode(), "text")
+    dead = unit_with("LimitNPROC=5", main_pid=0, active_state="failed")
+    report = run(msgspec.structs.replace(dead, log=told.log if told else None))
+    assert [f.check for f in report.findings if f.severity == "error"] == ["resource_limit_low"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "check", "says"),
+    [
+        (("ReadOnlyPaths=/usr/share/ollama",), "sandbox_makes_models_read_only", ["warning"]),
+        (("ReadOnlyPaths=/",), "sandbox_makes_models_read_only", ["warning"]),
+        (("ReadOnlyPaths=/", "ReadWritePaths=/usr/share"), "sandbox_makes_models_read_only", []),
+        (("ReadOnlyPaths=/etc /opt",), "sandbox_makes_models_read_only", []),
+        (("TemporaryFileSystem=/usr/share:ro",), "sandbox_hides_models_dir", ["error"]),
+        (("TemporaryFileSystem=/usr/share", "BindPaths=/usr/share/ollama"), "sandbox_hides_models_dir", []),
+        (("TemporaryFileSystem=/var/lib",), "sandbox_hides_models_dir", []),
+        (("PrivateTmp=yes",), "sandbox_hides_models_dir", []),
+        (("RestrictAddressFamilies=~AF_INET AF_INET6",), "sandbox_blocks_network", ["warning"]),
+        (("RestrictAddressFamilies=~AF_INET6",), "sandbox_blocks_network", []),
+        (("RestrictAddressFamilies=AF_UNIX", "RestrictAddressFamilies=AF_INET"), "sandbox_blocks_network", []),
+        (("RestrictAddressFamilies=none",), "sandbox_blocks_network", ["warning"]),
+    ],
+)
+def test_what_a_sandbox_takes(lines: tuple[str, ...], check: str, says: list[str]) -> None:
+    assert found(unit_with(*lines), check) == says
+
+
+@pytest.mark.parametrize(("models", "says"), [("/tmp/models", ["error"]), ("/srv/models", [])])
+def test_a_models_folder_behind_a_tmp_of_the_services_own(models: str, says: list[str]) -> None:
+    used = Variable(name="OLLAMA_MODELS", value=models, origin=Origin(layer="environment"))
+    effective = Effective(variables={"OLLAMA_MODELS": used})
+    facts = msgspec.structs.replace(unit_with("PrivateTmp=true"), effective=effective)
+    assert found(facts, "sandbox_hides_models_dir") == says
+
+
+@pytest.mark.parametrize(
+    ("free", "files", "says"),
+    [
+        (0, 9, ["error"]),
+        (800 * MIB, 9, ["warning"]),
+        (9000 * MIB, 9, []),
+        (9000 * MIB, 0, ["error"]),
+        (9000 * MIB, None, []),
+    ],
+)
+def test_room_on_the_disk_of_the_models(free: int, files: int | None, says: list[str]) -> None:
+    state = PathState(path="/srv/models", type="dir", free=free, total=100_000 * MIB, files_free=files)
+    assert found(host(paths={"/srv/models": state}), "disk_full") == says
+
+
+@pytest.mark.parametrize(("gone", "there", "says"), [(True, True, ["warning"]), (True, False, []), (False, True, [])])
+def test_a_program_that_was_replaced_under_the_server(gone: bool, there: bool, says: list[str]) -> None:
+    program = "/usr/local/bin/ollama"
+    state = PathState(path=program, missing=None if there else Missing("absent", "no"))
+    process = Process(pid=900, exe=program, exe_gone=gone, environ={})
+    facts = host(process=process, paths={program: state}, start=SERVED)
+    assert found(facts, "client_server_version_mismatch") == says
 
 
 @pytest.mark.parametrize(

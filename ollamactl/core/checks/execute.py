@@ -10,6 +10,8 @@ from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import Facts, Service
 from ollamactl.core.needs import NO_SIGNS, Signs
 
+ABSENT = re.compile(r"(?i)no such file|not found|cannot find")
+
 
 @check(weight=92, explains=LOOP)
 def exec_path_missing(facts: Facts, signs: Signs = NO_SIGNS, service: Service | None = None) -> Iterator[Finding]:
@@ -27,7 +29,7 @@ def exec_path_missing(facts: Facts, signs: Signs = NO_SIGNS, service: Service | 
             return  # quotes around the whole command
         if not program or "EXEC" not in event.fields.get("step", "EXEC"):
             continue
-        if re.search(r"(?i)permission|exec format", why):
+        if why and not ABSENT.search(why):
             continue
         yield Finding(
             "error",
@@ -89,11 +91,11 @@ def execstart_203_exec(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
     for event in found:
         program, why = event.fields.get("program", "").strip(), event.fields.get("why", "")
         quoted = " " in program.strip("'\"")
-        if quoted or re.search(r"(?i)permission|exec format", why):
+        if quoted or (why and not ABSENT.search(why)):
             said = (
                 f"systemd takes '{program}' for one path: quotes around the whole command"
                 if quoted
-                else (f"systemd may not execute {program}: {why}")
+                else f"systemd can't execute {program}: {why}"
             )
             yield Finding(
                 "error",

@@ -1,21 +1,19 @@
-"""What the unit's own limits and sandbox take from the server."""
+"""What the unit's own limits take from the server."""
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, gib, in_force, stated
 from ollamactl.core.checks.memory import OOM
 from ollamactl.core.checks.service import LOOP
-from ollamactl.core.facts import Effective, Facts, Service, UnitFile
-from ollamactl.core.needs import Given, Signs
+from ollamactl.core.facts import Facts, Service, UnitFile
+from ollamactl.core.needs import NO_SIGNS, Signs
 
 CORES = 1.0  # below that a model that runs on the CPU can hardly answer
-# what ProtectSystem= makes read-only
-PROTECTED = {"yes": ("/usr/", "/boot/"), "full": ("/usr/", "/boot/", "/etc/"), "strict": ("/",)}
-FREE = ("/dev/", "/proc/", "/sys/")  # which strict leaves alone
+FEW = 4  # of so many CPUs of the host one
+MEMORY = ("MemoryMax", "MemoryHigh", "MemoryLimit", "LimitAS", "LimitDATA")
 
 
 @check(
@@ -30,119 +28,177 @@ FREE = ("/dev/", "/proc/", "/sys/")  # which strict leaves alone
         "context_multiplied_by_parallel",
     ),
 )
-def memory_limit_below_need(
-    signs: Signs, facts: Facts, service: Service | None = None, given: tuple[Given, ...] = ()
-) -> Iterator[Finding]:
+def memory_limit_below_need(signs: Signs, facts: Facts, service: Service | None = None) -> Iterator[Finding]:
     """The unit's or container's memory limit is below what the model needs.
 
     Why: Ollama compares with the host's memory, never with MemoryMax=; the kernel then kills within the limit.
     Seen: MemoryMax= (or mem_limit) beside the kill or the refusal.
     Do: raise the limit, or shrink context × slots first.
     """
-    limit = ""
-    for file in facts.unit_files or ():
-        for one in file.assignments:
-            if one.key in ("MemoryMax", "MemoryHigh", "MemoryLimit") and one.value not in ("infinity", ""):
-                limit = stated(file, one)
-    if not limit and service is not None and service.memory_max:
-        limit = f"systemctl show: MemoryMax={gib(service.memory_max)}"
-    if not limit and signs.has("memory_limit"):
-        limit = signs.lines("memory_limit")[-1]
+    lines, fix = _limits(facts, service.id if service else "ollama.service")
+    if not lines and service is not None and service.memory_max:
+        lines = (f"systemctl show: MemoryMax={gib(service.memory_max)}",)
+    lines = lines or signs.lines("memory_limit", most=1)
     memcg = signs.matching("constraint_memcg", "memory cgroup out of memory")
     killed = signs.of("runner_killed", "unit:oom_killed", "kernel:oom_killed") + signs.matching(
         "oom-kill", kinds=("unit:failed",)
     )
     need = signs.of("ram_too_small") + signs.of(*OOM)
-    if memcg or (limit and (killed or need)):
+    if memcg or (lines and (killed or need)):
         yield Finding(
             "error",
             "a memory limit of the unit or container is below what the model needs",
-            (limit, *signs.quotes([*memcg[-1:], *killed[-2:], *need[-2:]])),
-            "sudo systemctl set-property ollama.service MemoryMax=infinity && sudo systemctl restart ollama",
+            (*lines, *signs.quotes([*memcg[-1:], *killed[-2:], *need[-2:]])),
+            fix,
         )
         return
     bytes_ = min((n for n in (service.memory_max, service.memory_high) if n), default=0) if service else 0
-    smallest = min((m.size for m in facts.installed or () if m.size), default=0)
-    if 0 < bytes_ < smallest:
-        yield Finding(
-            "warning",
-            f"the service may use {gib(bytes_)} of memory, its smallest model has {gib(smallest)}",
-            (limit or f"systemctl show: MemoryMax={gib(bytes_)}",),
-            "sudo systemctl set-property ollama.service MemoryMax=infinity MemoryHigh=infinity",
-        )
+    who, needs = _neediest(facts)
+    if 0 < bytes_ < needs:
+        said = f"the service may use {gib(bytes_)} of memory, {who} {gib(needs)}"
+        yield Finding("warning", said, lines or (f"systemctl show: MemoryHigh={gib(bytes_)}",), fix)
+
+
+def _limits(facts: Facts, unit: str) -> tuple[tuple[str, ...], str]:
+    """The lines of the unit's files that limit memory, and what takes the limit away."""
+    found = [
+        (file, one)
+        for key in MEMORY
+        for file, one in in_force(facts.unit_files or (), key)[-1:]
+        if one.value.strip() != "infinity"
+    ]
+    if any(one.key.startswith("Limit") for _, one in found):  # which no running unit can be given
+        places = " ".join(dict.fromkeys(file.path for file, _ in found))
+        fix = f"sudoedit {places} && sudo systemctl daemon-reload"
+    else:
+        fix = f"sudo systemctl set-property {unit} MemoryMax=infinity MemoryHigh=infinity"
+    return tuple(stated(file, one) for file, one in found), f"{fix} && sudo systemctl restart {unit}"
+
+
+def _neediest(facts: Facts) -> tuple[str, int]:
+    """Bytes of host memory that a model needs, and whose they are: of those that were loaded the largest; where none
+    was, on a host without a GPU, the largest that is installed, else the smallest: it may lie on the GPU."""
+    loads = [x for x in (facts.start.loads if facts.start else ()) if x.outcome != "aborted"]
+    held = [sum(b.bytes for b in x.buffers if b.device.startswith("CPU") or b.device.endswith("_Host")) for x in loads]
+    if max(held, default=0):
+        return "a model that was loaded needs", max(held)
+    if on_host := [m.size - m.size_vram for m in facts.loaded or () if m.size > m.size_vram]:
+        return "a loaded model needs", max(on_host)
+    models = sorted((m for m in facts.installed or () if m.size), key=lambda m: m.size)
+    if not models:
+        return "", 0
+    one = models[-1] if facts.gpus == () else models[0]
+    return f"its {'largest' if one is models[-1] else 'smallest'} model ({one.name}) has", one.size
+
+
+def _cpus(text: str) -> int:
+    """How many CPUs a list of numbers and ranges names: "0 2-3" and "0,2-3" are three. 0 where it is none."""
+    count = 0
+    for word in re.split(r"[\s,]+", text.strip()):
+        found = re.fullmatch(r"(\d+)(?:-(\d+))?", word)
+        if not found:
+            return 0
+        count += int(found[2] or found[1]) - int(found[1]) + 1
+    return count
 
 
 @check(weight=54)
-def cpu_quota_low(unit_files: tuple[UnitFile, ...], service: Service) -> Iterator[Finding]:
-    """The unit may use less than one CPU.
+def cpu_quota_low(facts: Facts, unit_files: tuple[UnitFile, ...], service: Service) -> Iterator[Finding]:
+    """The unit may use hardly any of the host's CPUs.
 
-    Why: CPUQuota= below 100 % stops the server and its runners for a part of each tenth of a second: answers,
-    loads and even the API are slow, with nothing in the log.
-    Seen: CPUQuota= of the unit.
-    Do: take it out, or give it as many times 100 % as it may use CPUs.
+    Why: CPUQuota= below 100 % stops the server and its runners for a part of each tenth of a second, CPUAffinity= and
+    AllowedCPUs= keep all their threads on a few CPUs: answers, loads and even the API are slow, with nothing in the
+    log.
+    Seen: CPUQuota=, CPUAffinity= or AllowedCPUs= of the unit beside the host's CPUs.
+    Do: take it out, or give it as many CPUs as it may use (100 % each).
     """
-    for file, one in in_force(unit_files, "CPUQuota")[-1:]:
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)%", one.value.strip())
-        if found and float(found[1]) < CORES * 100:
+    host = facts.system.cpus if facts.system else 0
+    for key in ("CPUQuota", "CPUAffinity", "AllowedCPUs"):
+        for file, one in in_force(unit_files, key)[-1:]:
+            percent = re.fullmatch(r"(\d+(?:\.\d+)?)%", one.value.strip())
+            cpus = float(percent[1]) / 100 if percent else float(_cpus(one.value) if key != "CPUQuota" else 0)
+            if not cpus or not (cpus < CORES or (cpus == 1 < host) or cpus * FEW <= host):
+                continue
+            of = f" of {host}" if host else ""
             yield Finding(
                 "warning",
-                f"the service may use {one.value} of one CPU: everything it does is slow",
+                f"the service may use {one.value + ' of one CPU' if cpus < CORES else f'{cpus:g}{of} CPUs'}: "
+                "everything it does is slow",
                 (stated(file, one),),
                 f"sudoedit {file.path} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}"
-                "    # no CPUQuota=, or 100% for each CPU that it may use",
+                f"    # no {key}=" + (", or 100% for each CPU that it may use" if percent else ""),
             )
 
 
-@check(weight=61)
-def sandbox_makes_models_read_only(facts: Facts, service: Service, effective: Effective) -> Iterator[Finding]:
-    """ProtectSystem= makes the models folder read-only for the service.
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+# a limit -> what the server and its runners need at least, and what they cannot do below it
+LEAST: dict[str, tuple[int, str]] = {
+    "LimitNOFILE": (1024, "connections, models and runners need more open files"),
+    "TasksMax": (64, "the server and its runners need more threads"),
+    "LimitNPROC": (64, "the server and its runners need more threads"),
+    "LimitFSIZE": (1 << 30, "a model's file may be no larger, so that pulls break off"),
+    "LimitCPU": (86400, "the kernel kills what has used so much time of a CPU"),
+}
 
-    Why: it mounts /usr (full: /etc too, strict: all) read-only for the service; the installer's home is below /usr.
-    What is there is served, but no pull, no new key and no start with an empty home can work.
-    Seen: ProtectSystem=, the folder, and no ReadWritePaths= that names it.
-    Do: ReadWritePaths= with the home in a drop-in.
+
+def _number(text: str) -> int | None:
+    """A limit's value: the hard one of `soft:hard`, to which the server raises itself. None for none, or a share."""
+    found = re.fullmatch(r"(\d+)\s*([KMGT]?)(?:i?B)?", text.rsplit(":", 1)[-1].strip())
+    return int(found[1]) * _SIZES[found[2]] if found else None
+
+
+@check(weight=56, explains=(*LOOP, "execstart_203_exec", "exec_path_missing", "runner_crash_on_load"))
+def resource_limit_low(
+    unit_files: tuple[UnitFile, ...], service: Service, signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
+    """A limit of the unit is below what the server needs.
+
+    Why: LimitNOFILE=, TasksMax=, LimitNPROC= and the like hold for the server and each of its runners; where one is
+    reached, requests, loads or the start itself fail with words that do not name it.
+    Seen: the setting; "too many open files", "resource temporarily unavailable".
+    Do: take it out.
     """
-    folder = effective.value("OLLAMA_MODELS") or posixpath.join(effective.value("HOME") or "", ".ollama")
-    covered = PROTECTED.get(service.protect_system, ())
-    if not folder.startswith("/") or not f"{folder}/".startswith(covered) or folder.startswith(FREE):
-        return
-    files = facts.unit_files or ()
-    for key in ("ReadWritePaths", "BindPaths", "StateDirectory"):
-        for _, one in in_force(files, key):
-            names = [f"/var/lib/{w}" if key == "StateDirectory" else w.lstrip("-+") for w in one.value.split()]
-            if any(f"{folder}/".startswith(name.split(":")[-1].rstrip("/") + "/") for name in names):
-                return
-    lines = [stated(f, one) for f, one in in_force(files, "ProtectSystem")[-1:]]
-    yield Finding(
-        "warning",
-        f"ProtectSystem={service.protect_system} makes {folder} read-only for the service: nothing can be pulled",
-        (*lines, f"models: {folder}"),
-        f"sudo systemctl edit {service.id}    # [Service] ReadWritePaths={folder}",
-    )
+    lines = signs.lines("too_many_files") + signs.quotes(signs.matching("temporarily unavailable"), 1)
+    for key, (least, why) in LEAST.items():
+        for file, one in in_force(unit_files, key)[-1:]:
+            value = _number(one.value)
+            if value is not None and value < least:
+                yield Finding(
+                    "warning" if service.main_pid else "error",
+                    f"{key}={one.value}: {why}",
+                    (stated(file, one), *lines),
+                    f"sudoedit {file.path} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}"
+                    f"    # no {key}=",
+                )
 
 
-@check(weight=73, explains=(*LOOP, "server_not_reachable"))
-def sandbox_blocks_network(service: Service, unit_files: tuple[UnitFile, ...]) -> Iterator[Finding]:
-    """The unit's sandbox keeps clients from the server.
+# a setting that puts the server behind others, or has the kernel choose it first -> from which value on
+BEHIND = {"Nice": 10, "OOMScoreAdjust": 500}
+IDLE = {"CPUSchedulingPolicy": ("idle", "batch"), "IOSchedulingClass": ("idle", "3"), "CPUWeight": ("idle", "1")}
 
-    Why: PrivateNetwork= gives it a loopback of its own, IPAddressDeny=any drops every packet, and an address family
-    that RestrictAddressFamilies= does not name can't be listened on; the server knows of none of them.
-    Seen: the setting.
-    Do: take it out, or allow what is needed: IPAddressAllow=localhost, AF_INET AF_INET6.
+
+@check(weight=30)
+def service_behind_others(unit_files: tuple[UnitFile, ...], service: Service) -> Iterator[Finding]:
+    """The unit puts the server behind everything else on the host.
+
+    Why: Nice=, an idle scheduling class or a small weight let it wait while others work; a high OOMScoreAdjust= has
+    the kernel kill it first. That may be meant.
+    Seen: the settings.
+    Do: take them out where answers shall be fast.
     """
-    denied = in_force(unit_files, "IPAddressDeny")
-    families = " ".join(one.value for _, one in in_force(unit_files, "RestrictAddressFamilies"))
-    closed = [(file, one) for file, one in in_force(unit_files, "PrivateNetwork")[-1:] if service.private_network]
-    allowed = in_force(unit_files, "IPAddressAllow")
-    closed += [pair for pair in denied if "any" in pair[1].value.split() and not allowed]
-    if families and not families.startswith("~") and not re.search(r"\bAF_INET6?\b", families):
-        closed += in_force(unit_files, "RestrictAddressFamilies")
-    if closed:
-        lines = [stated(file, one) for file, one in closed]
-        places = " ".join(dict.fromkeys(file.path for file, _ in closed))
+    found = [
+        (file, one)
+        for key in (*BEHIND, *IDLE)
+        for file, one in in_force(unit_files, key)[-1:]
+        if one.value.strip().lower() in IDLE.get(key, ())
+        or (key in BEHIND and re.fullmatch(r"\d+", one.value.strip()) and int(one.value) >= BEHIND[key])
+    ]
+    if found:
+        names = ", ".join(f"{one.key}={one.value}" for _, one in found)
+        places = " ".join(dict.fromkeys(file.path for file, _ in found))
         yield Finding(
-            "warning" if service.main_pid else "error",
-            f"{closed[0][1].key}={closed[0][1].value} keeps clients from the server",
-            tuple(lines),
+            "info",
+            f"the server stands behind other programs by {names}",
+            tuple(stated(file, one) for file, one in found),
             f"sudoedit {places} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.checks.base import Finding, check, gib
 from ollamactl.core.facts import Facts
 from ollamactl.core.needs import NO_SIGNS, Signs
 
@@ -28,14 +28,31 @@ def tmp_full(signs: Signs) -> Iterator[Finding]:
         )
 
 
+MIB = 1 << 20
+FULL, TIGHT = 64 * MIB, 1024 * MIB  # bytes free: no model fits into the first, hardly one into the second
+
+
 @check(weight=70)
-def disk_full(signs: Signs) -> Iterator[Finding]:
+def disk_full(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The disk of the models is full.
 
     Why: a pull needs the whole size of the model.
-    Seen: "no space left on device".
+    Seen: "no space left on device", or the room that the file system of the models folder has.
     Do: free space, or OLLAMA_MODELS on another disk.
     """
+    for path, state in (facts.paths or {}).items():
+        if state.free is None or not state.total:
+            continue
+        room = f"statvfs {path}: {gib(state.free)} of {gib(state.total)} free, {state.files_free} files more"
+        if state.free < FULL or state.files_free == 0:
+            said = f"the disk of {path} is full: {gib(state.free)} free"
+            said += "" if state.free < FULL else ", and it takes no file more (inodes)"
+            yield Finding("error", said, (room, *signs.lines("disk_full")), f"df -h {path}; ollama rm MODEL")
+            return
+        if state.free < TIGHT:
+            said = f"the disk of {path} is nearly full: {gib(state.free)} free, less than most models need"
+            yield Finding("warning", said, (room, *signs.lines("disk_full")), f"df -h {path}; ollama rm MODEL")
+            return
     found = [e for e in signs.of("disk_full") if not re.search(r"/tmp|TMPDIR", e.text)]
     if found:
         pull = all(re.search(r"Error: |max retries|pull|download", e.text) for e in found)
@@ -71,6 +88,7 @@ def tmp_noexec(signs: Signs) -> Iterator[Finding]:
         )
 
 
+ENDS = ("unexpected EOF", "EOF")  # of a file whose header the server itself could not read to its end
 ABSENT = r"(?i)no such file|cannot find the|permission denied"  # no fault of what is in the file
 
 
@@ -85,7 +103,7 @@ def model_blob_truncated(signs: Signs, facts: Facts) -> Iterator[Finding]:
     found = [
         e
         for e in signs.of("model_file_damaged", "model_metadata_error", "load_failed", "load_damaged")
-        if e.kind in ("model_file_damaged", "model_metadata_error", "load_damaged") and not re.search(ABSENT, e.text)
+        if (e.kind != "load_failed" or e.fields.get("error") in ENDS) and not re.search(ABSENT, e.text)
     ]
     if signs.matching("has invalid ggml type", kinds=("unknown_architecture",)):
         found = []  # a type that this release does not know: it stops at the tensor, the file is whole
@@ -186,7 +204,7 @@ def slow_model_storage(signs: Signs, facts: Facts) -> Iterator[Finding]:
         )
 
 
-@check(weight=20)
+@check(weight=20, explains=("runner_crash_on_load",))
 def library_missing(signs: Signs) -> Iterator[Finding]:
     """A shared library of the engine is missing.
 

@@ -49,16 +49,30 @@ def client_server_version_mismatch(facts: Facts, signs: Signs = NO_SIGNS) -> Ite
     """The `ollama` command and the running server are of different releases.
 
     Why: after an upgrade the old server still runs, or two installations are on the path.
-    Seen: `ollama --version` warns, or the two numbers.
+    Seen: `ollama --version` warns, the two numbers, or the program of the running process: the kernel marks it as
+    deleted.
     Do: restart the server; remove the older installation.
     """
-    if signs.has("client_version_differs"):
+    process = facts.process
+    if facts.service is not None and process is not None and process.exe_gone and _is_there(facts, process.exe):
+        yield Finding(
+            "warning",
+            f"{process.exe} was replaced since the server was started: the old program still runs",
+            (f"/proc/{process.pid}/exe -> {process.exe} (deleted)", *signs.lines("client_version_differs")),
+            f"sudo systemctl restart {facts.service.id} && ollama --version",
+        )
+    elif signs.has("client_version_differs"):
         yield Finding(
             "warning",
             "the command and the running server are of different releases",
             signs.lines("client_version_differs"),
             "sudo systemctl restart ollama && ollama --version",
         )
+
+
+def _is_there(facts: Facts, path: str) -> bool:
+    state = (facts.paths or {}).get(path)
+    return state is not None and state.missing is None
 
 
 @check(weight=5)

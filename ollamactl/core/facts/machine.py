@@ -70,4 +70,7 @@ class PathState(Record, frozen=True, kw_only=True):
     size: int = 0
     mtime: float = 0.0
     expected: int | None = None  # the size that a manifest names
+    free: int | None = None  # bytes of its file system that others than root may write
+    total: int | None = None
+    files_free: int | None = None  # of its file system; None where it does not count them
     missing: Missing | None = None

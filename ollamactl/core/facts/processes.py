@@ -10,6 +10,7 @@ class Process(Record, frozen=True, kw_only=True):
     ppid: int = 0
     comm: str = ""
     exe: str = ""
+    exe_gone: bool = False  # the file that it runs was deleted or replaced since
     argv: tuple[str, ...] = ()
     environ: dict[str, str] | None = None  # None: not readable (missing["environ"] or without root)
     started: float | None = None

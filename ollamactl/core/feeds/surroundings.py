@@ -13,7 +13,7 @@ from ollamactl.core.feeds.collector import Collector, Unknown, feed
 from ollamactl.core.feeds.processes import manifest_layers
 from ollamactl.core.parse import journal
 from ollamactl.core.parse.manager import read_manager
-from ollamactl.core.source import Missing, command, file, listing, stat
+from ollamactl.core.source import Missing, command, file, listing, native, stat
 
 DEVICES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/kfd")
 PROGRAMS = ("/usr/local/bin/ollama", "/usr/bin/ollama")
@@ -30,7 +30,9 @@ def paths(c: Collector) -> dict[str, PathState]:
     service's user (uid, gid), where /etc/passwd names it."""
     found: dict[str, PathState] = {}
     service: Service | None = c.get("service")
-    for path in dict.fromkeys((*PROGRAMS, *(service.exec_start[:1] if service else ()), *DEVICES)):
+    process: Process | None = c.get("process")
+    programs = (*(service.exec_start[:1] if service else ()), *((process.exe,) if process else ()))
+    for path in dict.fromkeys((*PROGRAMS, *programs, *DEVICES)):
         if path.startswith("/"):
             found[path] = _state(c, path)
     account = _account(c, service)
@@ -42,8 +44,21 @@ def paths(c: Collector) -> dict[str, PathState]:
     for store in _stores(c, folder):
         found.setdefault(store, _state(c, store))
     if folder:
+        found[folder] = _with_space(c, found[folder])
         found |= _blobs(c, folder)
     return found
+
+
+def _with_space(c: Collector, state: PathState) -> PathState:
+    """The folder with the room that its file system has."""
+    reading = c.read(native("space", state.path))
+    if reading.missing is not None:
+        return state
+    try:
+        room: dict[str, Any] = msgspec.json.decode(reading.body or b"{}")
+    except msgspec.DecodeError:
+        return state
+    return msgspec.structs.replace(state, **{k: room.get(k) for k in ("free", "total", "files_free")})
 
 
 def _state(c: Collector, path: str) -> PathState:

@@ -22,16 +22,17 @@ def facts_of(data: bytes, where: str) -> Facts | None:
     """Facts of a pasted text; None where nothing in it is of an Ollama server or its surroundings."""
     if len(data) > SMALL or _is_binary(data[:4096]):
         return facts_of_long([data], where)
-    from ollamactl.core.paste import fragments  # their patterns cost as much as all of a doctor on a live host
-    from ollamactl.core.paste.shape import unwrapped
+    # their patterns cost as much as all of a doctor on a live host
+    from ollamactl.core.paste import fragments, wrapping
     from ollamactl.core.paste.splitter import Splitter
 
-    text = unwrapped(data.decode("utf-8", "surrogateescape"))
-    pieces = fragments.apart(text)
+    text, places = wrapping.unwrapped(data.decode("utf-8", "surrogateescape"))
+    if pieces := fragments.apart(text):
+        text, places = pieces.text, tuple(places[n - 1] if places else n for n in pieces.places)
     split = Splitter(where)
-    rest = split.take(pieces.text if pieces else text)
+    rest = split.take(text)
     made = _with_log(split.facts(), [rest.encode("utf-8", "surrogateescape")], where)
-    return fragments.renumbered(made, pieces.places) if pieces and made else made
+    return fragments.renumbered(made, places) if places and made else made
 
 
 def facts_of_long(chunks: Iterable[bytes], where: str) -> Facts | None:

@@ -29,58 +29,6 @@ _JOURNAL = re.compile(
 )
 
 
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_QUOTE = re.compile(r" ?> ?")
-
-
-def unwrapped(text: str) -> str:
-    """The text without colours, without the marks of a mail's or Markdown's quotation, and without an indentation that
-    all lines share. Lines stay lines. A single line that begins with `>` is somebody's prompt."""
-    if "\x1b" in text:
-        text = _COLOUR.sub("", text)
-    lines = text.split("\n")
-    if "\n>" in text or "\n >" in text or text.startswith(">"):
-        marked = [line.startswith((">", " >")) for line in lines]
-        for n, line in enumerate(lines):
-            near = (n > 0 and marked[n - 1]) or (n + 1 < len(lines) and marked[n + 1])
-            if marked[n] and near:
-                lines[n] = _QUOTE.sub("", line, count=1)
-    said = [line for line in lines if line.strip()]
-    if said and all(line[:2] in ("  ", "\t") or line[:1] == "\t" for line in said):
-        by = min(len(line) - len(line.lstrip(" \t")) for line in said)
-        lines = [line[by:] if line.strip() else line for line in lines]
-    return "\n".join(_unfolded(_joined(lines)))
-
-
-def _joined(lines: list[str]) -> list[str]:
-    """Quotations within a sentence that its line's end broke (`bind: address` / `already in use`) are whole again, on
-    the first of their lines."""
-    for n in range(len(lines) - 1):
-        line, after = lines[n], lines[n + 1]
-        if line.count("`") % 2 and after.count("`") % 2 and "```" not in line + after and len(line) < LONGEST:
-            rest, _, more = after.partition("`")
-            lines[n], lines[n + 1] = f"{line} {rest.lstrip()}`", more.lstrip(" ,;")
-    return lines
-
-
-_RECORD = re.compile(r"\blevel=(?:DEBUG|INFO|WARN|ERROR)\b|^\s*time=\d{4}-")
-_KEY = r"(?:\"[\w .]+\"|[A-Za-z_][\w.]*)="
-_GOES_ON = re.compile(rf"[ \t]+{_KEY}\S|(?:{_KEY}(?:\"[^\"]*\"|\S+)\s*)+$")
-
-
-def _unfolded(lines: list[str]) -> list[str]:
-    """Records that were folded for the reader (the rest of their fields on lines of their own) as one line; the
-    others are left empty."""
-    record = -1
-    for n, line in enumerate(lines):
-        begins = _RECORD.search(line) is not None
-        if record >= 0 and not begins and _GOES_ON.match(line) and len(lines[record]) < LONGEST:
-            lines[record], lines[n] = f"{lines[record]} {line.strip()}", ""
-        elif line.strip():
-            record = n if begins else -1
-    return lines
-
-
 def named(lines: list[str]) -> bool:
     """Whether a journal names the server: then another program's lines are never the server's."""
     return any("ollama" in found[1].lower() for line in lines if (found := _JOURNAL.match(line)))

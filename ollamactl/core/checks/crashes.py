@@ -38,7 +38,7 @@ def runner_crash_on_load(signs: Signs, start: Start | None = None) -> Iterator[F
     loads = start.loads if start else ()
     failed = [x for x in loads if x.outcome == "failed"]
     told = signs.of("runner_exit")
-    if (not events and not failed and not told) or served_before(events[-1:], start):
+    if (not events and not failed and not told) or _served_before(events, start):
         return
     last = next(reversed(events or told), None)
     cured = _loaded_since(last, start) and not (loads and loads[-1].outcome == "failed")
@@ -73,7 +73,7 @@ def runner_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
             signs.lines("runner_killed"),
             "sudo journalctl -k -b --grep 'Killed process'",
         )
-    elif served_before(crashes := _crashes(signs), start):
+    elif _served_before(crashes := _crashes(signs), start):
         later = _loaded_since(crashes[-1], start)
         said = f"a runner that had served died: {_message(crashes[-1].text)}"
         yield Finding(
@@ -102,7 +102,7 @@ def _crashes(signs: Signs) -> list[LogEvent]:
     return events
 
 
-def served_before(crashes: list[LogEvent], start: Start | None) -> bool:
+def _served_before(crashes: list[LogEvent], start: Start | None) -> bool:
     """Whether the runner that died last had answered: after its load, or where a part of a log shows none."""
     if not crashes or start is None:
         return False

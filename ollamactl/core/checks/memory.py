@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, gib, times
-from ollamactl.core.checks.crashes import served_before
 from ollamactl.core.facts import Facts, HostMemory, LogEvent, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 from ollamactl.core.parse.engine import parse_size
@@ -98,7 +97,6 @@ def oom_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
     memcg = signs.matching("constraint_memcg", "memory cgroup out of memory")
     loads = facts.start.loads if facts.start else ()
     gone = signs.has("runner_gone") and not any(x.outcome == "failed" for x in loads)
-    gone |= served_before(killed[-1:], facts.start)
     if (kernel or result) and not memcg:
         who = next((e.fields["name"] for e in kernel if e.fields.get("name")), "a process of the service")
         yield Finding(

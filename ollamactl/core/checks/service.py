@@ -161,6 +161,10 @@ def service_restart_loop(
     )
 
 
+CAUGHT = r"panic recovered|http: panic serving"
+RUNNER_DIED = ("runner_dropped", "runner_gone", "runner_terminated")
+
+
 @check(weight=72, explains=(*LOOP, "runner_crash_on_load", "runner_killed"))
 def server_panic_restarts(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     """The server itself crashed.
@@ -171,9 +175,7 @@ def server_panic_restarts(signs: Signs, start: Start | None = None) -> Iterator[
     Do: upgrade; report the trace.
     """
     found = signs.of("panic", "segfault")
-    fatal = [
-        e for e in found if not re.search(r"panic recovered|http: panic serving|unable to (?:load|create)", e.text)
-    ]
+    fatal = [e for e in found if not re.search(rf"{CAUGHT}|unable to (?:load|create)", e.text)]
     own = [e for e in fatal if start is None or ((e.pid is None or e.pid == start.pid) and not _went_on(start, e))]
     if signs.has("runner_trace") and not signs.has("server_trace"):
         own = []  # each process prints the stacks of its own goroutines
@@ -191,7 +193,7 @@ def server_panic_restarts(signs: Signs, start: Start | None = None) -> Iterator[
         yield Finding(
             "error", "the server crashed", signs.quotes(own), "ollama --version    # upgrade, report the trace"
         )
-    elif caught := [e for e in signs.of("panic") if re.search(r"panic recovered|http: panic serving", e.text)]:
+    elif (caught := [e for e in signs.of("panic") if re.search(CAUGHT, e.text)]) and not signs.has(*RUNNER_DIED):
         yield Finding(
             "warning",
             "a request made the server panic, which it survived",

@@ -14,7 +14,7 @@ import msgspec
 
 from ollamactl.core import settings
 from ollamactl.core.cause import cause
-from ollamactl.core.facts import Complaint, Facts
+from ollamactl.core.facts import Complaint, Facts, Service
 from ollamactl.core.feeds import Collector
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.ours import FileChange
@@ -182,9 +182,13 @@ def forward(
         ctx.manager.restart(plan.unit, ctx.timeout)
     else:
         ctx.manager.start(plan.unit, ctx.timeout)
+    started = Collector(ctx.host, plan.unit)
+    started.begin("service")
     serves = _wait_answer(ctx, plan.unit, door).identity
     ctx.report.step("restarted, answers" if plan.running else "started, answers", seconds=time.monotonic() - began)
-    return proof(ctx, plan, before, entry, models, door, _check_config(ctx, plan, will), serves)
+    service: Service | None = started.get("service")
+    same = service if service is not None and (service.invocation_id, service.main_pid) == serves[:2] else None
+    return proof(ctx, plan, before, entry, models, door, _check_config(ctx, plan, will, same), serves)
 
 
 def _did(entry: Entry) -> str:
@@ -246,10 +250,11 @@ def _wait_answer(ctx: Context, unit: str, door: serving.Door) -> serving.UnitSta
         raise Lost(Mismatch(why.id, "", "process", f"{error.text}: {why.text}", why.evidence)) from None
 
 
-def _check_config(ctx: Context, plan: Plan, checked: Facts | None) -> Facts:
+def _check_config(ctx: Context, plan: Plan, checked: Facts | None, started: Service | None = None) -> Facts:
     """All layers but the runner, once the server listens. Files and environment are those that were `checked` a moment
-    ago, where they were; the proof at the end reads everything anew."""
+    ago, where they were, and the service that which was `started`; the proof at the end reads everything anew."""
     known = {f: getattr(checked, f) for f in PASSED} if checked is not None else {}
+    known |= {"service": started}
     facts = serving.wait_start(ctx.host, plan.unit, 5.0, known).facts(CONFIG, taken=time.time())
     start = facts.start
     if start is None or start.config is None:

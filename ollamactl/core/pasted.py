@@ -70,13 +70,18 @@ def _with_log(facts: Facts, chunks: Iterable[bytes], where: str) -> Facts | None
         return None
     gone = Missing("unasked", "only a text was given")
     missing = {f: gone for f in Facts.__struct_fields__ if f not in ("schema", "taken", "origin", "missing", "told")}
-    version = start.version if start and says and start.version else facts.version
+    version = (start.version if start and says else "") or _earlier_version(parsed.starts) or facts.version
     if not says:
         missing["start"] = Missing("absent", "the text holds no line of a server's start")
     made = msgspec.structs.replace(
         facts, log=parsed, start=start if says else None, version=version or None, missing=missing
     )
     return msgspec.structs.replace(made, missing={k: v for k, v in missing.items() if getattr(made, k) is None})
+
+
+def _earlier_version(starts: tuple[Start, ...]) -> str:
+    """The release of a start that said nothing but that: in a told case it stands anywhere."""
+    return next((s.version for s in reversed(starts) if s.version and not (s.config or s.loads or s.computes)), "")
 
 
 # what a start says before its `server config`

@@ -250,6 +250,121 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "client_host_differs_from_server",
         "drop-in OLLAMA_HOST=127.0.0.1:12000; ollama ps shows llama3",
     ),
+    "an address for the server alone": (
+        "OLLAMA_HOST=127.0.0.1:12345 was given to ollama serve only",
+        "client_host_differs_from_server",
+        "OLLAMA_HOST=127.0.0.1:12345 was given to serve and to the command",
+    ),
+    "a module in use": (
+        "nvidia_uvm cannot be removed: it is still in use by a container",
+        "gpu_lost_after_suspend",
+        "nvidia_uvm is loaded, the card is used",
+    ),
+    "an override that is not needed": (
+        "gfx1150 works out of the box with this ROCm",
+        "gfx_override",
+        "gfx1150 is used with this ROCm",
+    ),
+    "an override of former days": (
+        "The stale HSA_OVERRIDE_GFX_VERSION makes every load crash.",
+        "gfx_override",
+        "Without HSA_OVERRIDE_GFX_VERSION every load works.",
+    ),
+    "an app behind a proxy": (
+        "The desktop app has HTTP_PROXY set to 10.1.1.9:3128",
+        "http_proxy_hijacks_local_api",
+        "The desktop app has HTTP_PROXY set and NO_PROXY=localhost",
+    ),
+    "a cache type that does not exist": (
+        "An unknown cache type falls back to f16 without a word.",
+        "kv_type_invalid",
+        "The cache type q8_0 is used.",
+    ),
+    "a name with a typing error": (
+        "There was a typo in the variable's name, which is silently ignored",
+        "unknown_ollama_variable",
+        "There was a typo in the model name, which was refused",
+    ),
+    "only the log tells": (
+        "KEEP_ALIVE=24h can be seen only in the env map of the log",
+        "config_newer_than_process",
+        "KEEP_ALIVE=24h is in the server config line, as in the unit",
+    ),
+    "one slot of several": (
+        "llama3.1 works in slot 0 only, drop-in NUM_PARALLEL=3",
+        "parallel_is_one",
+        "llama3.1 works in slots 0 to 2, drop-in NUM_PARALLEL=3",
+    ),
+    "slots in name only": (
+        "The runner claims parallel=4 and behaves like one with 1 slot",
+        "parallel_reported_but_serial",
+        "The runner has parallel=4 and four requests run at once",
+    ),
+    "requests for a loaded model": (
+        "Twelve simultaneous requests to a loaded model, none was refused",
+        "max_queue_not_applied_to_loaded_model",
+        "Twelve simultaneous requests to a loaded model were served",
+    ),
+    "a table of default contexts": (
+        "Defaults by VRAM: 23 GiB 32768, 47 GiB 262144; KV = context x NUM_PARALLEL",
+        "vram_tiered_default_context",
+        "KV cache of 2 GiB; context 8192",
+    ),
+    "a whole number of minutes": (
+        "GIN 200 with 10m0s, the answer is cut",
+        "client_timeout_500_clusters",
+        "GIN 200 with 9m41s, the answer is whole",
+    ),
+    "models in two places": (
+        "models lie under /var/lib/ollama and under the home of anna",
+        "models_in_two_dirs",
+        "models lie under /var/lib/ollama",
+    ),
+    "slots that are not set": (
+        "-np 4 in the command line with NUM_PARALLEL unset",
+        "parallel_auto_value_unknown",
+        "-np 1 in the command line with NUM_PARALLEL unset",
+    ),
+    "slots in words": (
+        "--ctx-size 6144 with 4 slots",
+        "per_slot_context_smaller_than_believed",
+        "--ctx-size 65536 for one slot",
+    ),
+    "half of a window": (
+        "prompt_eval_count is 16388, the log says nothing",
+        "prompt_truncated",
+        "prompt_eval_count is 16021, the log says nothing",
+    ),
+    "free memory of two loads": (
+        "layers.offload=20 of 49 memory.available=[9.1 GiB]; later 49 of 49 with [15.4 GiB]",
+        "vram_used_by_other_process",
+        "layers.offload=49 of 49 memory.available=[15.4 GiB]; answers are quick",
+    ),
+    "a context under a wrong name": (
+        "drop-in: OLLAMA_CONTEXT_SIZE=8192 is ignored; systemd result oom-kill",
+        "unknown_ollama_variable",
+        "drop-in: OLLAMA_CONTEXT_LENGTH=8192; loaded",
+    ),
+    "contexts that were tried": (
+        "num_ctx=65536 puts the whole model on the CPU, num_ctx=8192 does not",
+        "kv_cache_exceeds_vram",
+        "num_ctx=65536 fits, all layers are on the GPU",
+    ),
+    "a node that is not there yet": (
+        "LXC: CUDA 999 after each reboot of the host, nvidia-smi works",
+        "nvidia_uvm_not_loaded",
+        "LXC: the card is used after each reboot of the host",
+    ),
+    "an integrated GPU that was asked for": (
+        "780M is not used, models run on the CPU.",
+        "igpu_dropped",
+        "server config: OLLAMA_IGPU_ENABLE=true OLLAMA_HOST=127.0.0.1:11434; 780M is dropped from the list of the tool",
+    ),
+    "a single unknown option": (
+        'level=WARN source=types.go:640 msg="invalid option provided" option=max_new_tokens',
+        "invalid_option_flood",
+        'level=INFO source=types.go:640 msg="option provided" option=num_predict',
+    ),
     "NixOS with its driver or without": (
         'acceleration = "cuda"; models run on the CPU only',
         "nixos_driver_not_configured",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ollamactl.core import govalues
 from ollamactl.core.checks.base import Finding, check
 from ollamactl.core.checks.gpu import CPU, cpu_only, gpus_of, used, value_of
 from ollamactl.core.facts import Facts, Start
@@ -50,6 +51,7 @@ def igpu_dropped(
     if () < release < (0, 30):
         fix = f"curl -fsSL https://ollama.com/install.sh | sh    # from 0.30 on: {fix}"
     if signs.has("igpu_dropped"):
+    wanted = govalues.boolean(value_of(start, given, "OLLAMA_IGPU_ENABLE"), "false").printed == "true"
         names = sorted(
             {e.fields.get("description", "") or e.fields.get("name", "") for e in signs.of("igpu_dropped")} - {""}
         )
@@ -60,7 +62,7 @@ def igpu_dropped(
         yield Finding(
             "warning" if alone else "info", said, signs.lines("igpu_dropped"), fix, weight=70 if alone else 10
         )
-    elif signs.has("gfx_undiscovered", "ps_gpu_to_cpu", "igpu_unused") and not () < release < (0, 30):
+    elif signs.has("gfx_undiscovered", "ps_gpu_to_cpu", "igpu_unused") and not (() < release < (0, 30) or wanted):
         yield Finding(
             "warning",
             "the integrated GPU is not used: since 0.30 it is left out unless asked for",
@@ -128,6 +130,12 @@ def amd_driver_too_old(signs: Signs, start: Start | None = None) -> Iterator[Fin
     """The AMD driver is too old for this release.
 
     Why: on Windows releases from 0.30 need the driver's HIP 7 (amdhip64_7.dll); an older one has HIP 6 only.
+    elif signs.has("gfx_override_told"):
+        said = "an HSA_OVERRIDE_GFX_VERSION of former days makes the runner take the GPU for another"
+        yield Finding("warning", said, signs.lines("gfx_override_told", "gpu_unsupported"), fix)
+    elif signs.has("gfx_native") and not start:
+        said = "GPUs that ROCm supports by itself need no HSA_OVERRIDE_GFX_VERSION: it does harm there"
+        yield Finding("info", said, signs.lines("gfx_native"), fix)
     Seen: Ollama's own words, and no GPU in use: Vulkan does without.
     Do: the newest driver of AMD.
     """

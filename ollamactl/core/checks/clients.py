@@ -90,6 +90,12 @@ def client_host_differs_from_server(
             said = f"the server listens on port {port}, the command asks {asks[1]} in shells that read {one.path}"
             places = (f"{one.path}:{one.line}: {one.text.strip()}", quote(start.listening_line if start else None))
             yield Finding("warning", said, places, f"sudoedit {one.path}    # OLLAMA_HOST=127.0.0.1:{port}")
+    if signs.has("host_for_server_only"):
+        said = "the server was given an address that the command does not know: it asks 127.0.0.1:11434"
+        fix = f"export OLLAMA_HOST=127.0.0.1:{port or 'PORT'}    # in the shell of the command too"
+        lines = signs.lines("host_for_server_only", "client_cannot_connect")
+        yield Finding("warning", said, lines, fix, explains=("port_in_use", "api_exposed_without_auth"))
+        return
     cannot = signs.has("client_cannot_connect", "connection_refused")
     if cannot and port and port != "11434" and not signs.has("unit:main_exited"):
         lines = signs.lines("client_cannot_connect", "connection_refused")
@@ -156,7 +162,7 @@ def invalid_option_flood(signs: Signs) -> Iterator[Finding]:
     Do: correct the client.
     """
     count = signs.count("invalid_option")
-    if count >= 3:
+    if count:
         names = sorted({e.fields.get("option", "") for e in signs.of("invalid_option")} - {""})
         said = f"{times(count, 'time')} a client sent options that Ollama does not know"
         said += f": {', '.join(names[:5])}" if names else ""

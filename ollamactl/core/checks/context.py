@@ -64,11 +64,11 @@ def prompt_truncated(signs: Signs, start: Start | None = None, given: tuple[Give
                 signs.lines("truncation_told"),
                 "sudo ollamactl apply --context-length 16384",
             )
-        elif signs.has("prompt_half"):
+        elif signs.has("prompt_half", "read_like_half"):
             yield Finding(
                 "warning",
                 "a prompt longer than the context was cut to half of it",
-                signs.lines("prompt_half"),
+                signs.lines("prompt_half", "read_like_half"),
                 "sudo ollamactl apply --context-length 65536",
             )
         return
@@ -252,7 +252,7 @@ def context_multiplied_by_parallel(
     slots, total = load.slots or 1, load.context_total or 0
     auto = (start.config or {}).get("OLLAMA_NUM_PARALLEL", "0") == "0" and () < release < (0, 10)
     failed = (
-        load.outcome == "failed"
+        load.outcome in ("failed", "loading")
         and re.search(
             r"(?i)alloc|memory|buffer",
             load.error + " ".join(e.text for e in (signs.of("alloc_failed", "out_of_memory"))),

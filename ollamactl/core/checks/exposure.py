@@ -298,10 +298,10 @@ def http_proxy_hijacks_local_api(
     )
     none = values["NO_PROXY"].value if "NO_PROXY" in values else config.get("NO_PROXY") or config.get("no_proxy", "")
     trouble = signs.has("client_cannot_connect", "something_wrong", "proxy_error", "bind_error")
-    if signs.has("http_proxy_told") and trouble:
+    if signs.has("http_proxy_told"):
         said = "HTTP_PROXY sends the client's own requests to the proxy, unless NO_PROXY names the local address"
         fix = "export NO_PROXY=localhost,127.0.0.1,0.0.0.0"
-        yield Finding("error", said, signs.lines("http_proxy_told", "something_wrong"), fix)
+        yield Finding("error" if trouble else "warning", said, signs.lines("http_proxy_told", "something_wrong"), fix)
         return
     local = re.search(r"localhost|127\.|0\.0\.0\.0|\*", none) is not None
     if http and not local:

@@ -40,7 +40,8 @@ def load_oom(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator
         x for x in (start.loads if start else ()) if x.outcome == "loaded" and (x.line or 0) > (events[-1].line or 0)
     ]
     retried = signs.has("context_reduced", "oom_retry") and bool(later)
-    cured = bool(later) and (not failed or later[-1].model in {x.model for x in failed} or retried)
+    told = facts.told is not None and events[-1] in facts.told.messages  # a sentence's place says nothing of the order
+    cured = bool(later) and not told and (not failed or later[-1].model in {x.model for x in failed} or retried)
     size = next((v for e in reversed(events) if (v := _size(e))), 0)
     device = next(
         (m[1] for e in reversed(events) if (m := re.search(r"(CUDA\d|ROCm\d|Vulkan\d|Metal|CPU|device \d)", e.text))),

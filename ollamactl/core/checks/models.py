@@ -83,6 +83,8 @@ def model_reload_every_request(signs: Signs, facts: Facts, start: Start | None =
             (quote(loaded), *signs.lines("expired_to_make_room", most=1)),
             "the same num_ctx in all clients",
         )
+    elif signs.has("kv_too_large"):
+        return  # contexts were tried: what does not fit is no change between requests
     elif signs.has("reloaded_each_time") and not signs.has("eviction", "client_gone_during_load", "keep_alive_reset"):
         yield Finding(
             "warning",

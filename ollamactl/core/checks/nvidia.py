@@ -34,7 +34,8 @@ def nvidia_driver_too_old(
         not used(signs, start) or _below(signs, start) or _engine_said("nvidia_driver_too_old", signs, start)
     ):
         snap = signs.has("snap_paths") or "/snap/" in " ".join(e.text for e in signs.of("nvidia_driver_too_old"))
-        if not snap:
+        amd = signs.has("gpu_unsupported") and signs.matching("gfx", "firepro", "radeon")
+        if not (snap or amd):  # else it says only that there is no NVIDIA driver
             fields = signs.of("nvidia_driver_too_old")[-1].fields
             has, wants = fields.get("driver", ""), fields.get("required_driver", "")
             said = f"the NVIDIA driver {has} is too old" + (f": {wants} is needed" if wants else " for this release")

@@ -104,6 +104,9 @@ def max_queue_not_applied_to_loaded_model(
     queue = config.get("OLLAMA_MAX_QUEUE", "")
     if not queue:
         queue = next((g.value for g in given if g.name == "OLLAMA_MAX_QUEUE"), "")
+    if not queue and signs.has("queue_expected"):
+        said = "OLLAMA_MAX_QUEUE bounds only requests that wait for a load, not those for a loaded model"
+        yield Finding("info", said, signs.lines("queue_expected"), "ollamactl front nginx")
     if not queue.isdigit() or not 0 < int(queue) < 64:
         return
     waiting = waited(start) if start else 0

@@ -172,7 +172,7 @@ def parallel_is_one(facts: Facts, signs: Signs = NO_SIGNS, given: tuple[Given, .
             said,
             (line, *(signs.lines("answers_in_turn"))),
             "sudo ollamactl apply --parallel 2",
-            weight=28 if waited > 2 else 6,
+            weight=28 if waited > 2 else 16 if one and signs.has("answers_in_turn") else 6,
         )
 
 
@@ -187,7 +187,9 @@ def _serial(start: Start) -> int:
 
 
 @check(weight=7)
-def parallel_auto_value_unknown(facts: Facts, release: tuple[int, ...] = ()) -> Iterator[Finding]:
+def parallel_auto_value_unknown(
+    facts: Facts, release: tuple[int, ...] = (), signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """The number of slots is chosen by the release, by memory.
 
     Why: unset meant 4 or 1 (0.2 to 0.6.6), then 2 or 1 (to 0.9.6); since 0.10 it is 1.
@@ -196,6 +198,10 @@ def parallel_auto_value_unknown(facts: Facts, release: tuple[int, ...] = ()) -> 
     """
     start = facts.start
     config = (start.config if start else None) or {}
+    if signs.has("auto_slots_told") and not config:
+        said = "where OLLAMA_NUM_PARALLEL is not set, releases before 0.10 take several slots if they fit, else one"
+        yield Finding("info", said, signs.lines("auto_slots_told"), "sudo ollamactl apply --parallel 2", weight=16)
+        return
     auto = config.get("OLLAMA_NUM_PARALLEL") == "0" or (start is not None and not config and bool(start.loads))
     if (start is None or not auto or not (0, 2) <= release < (0, 10)) and not (
         start is not None

@@ -27,6 +27,8 @@ OTHERS = {
     "OLLAMA_FORCE_MMAP",
     "OLLAMA_UI",
 }
+# what a context of the default's length may bring about, where the one that was meant did not arrive
+OF_CONTEXT = ("oom_killed", "load_oom", "vram_tiered_default_context", "kv_cache_exceeds_vram", "partial_offload")
 QUANTISED = ("q8_0", "q4_0")  # which need flash attention
 
 
@@ -63,7 +65,8 @@ def unknown_ollama_variable(
                 edit = f"sudo sed -i '{line}s/{one.name}/{near}/'" if near else "sudoedit"
                 fix = f"{edit} {file} && sudo systemctl daemon-reload && sudo systemctl restart ollama"
                 fix += "" if near else f"    # without {one.name}, line {line}"
-            yield Finding("warning", said, (f"{one.place}: {one.name}={one.value}",), fix)
+            explains = OF_CONTEXT if near == "OLLAMA_CONTEXT_LENGTH" else ()  # the default context runs in its place
+            yield Finding("warning", said, (f"{one.place}: {one.name}={one.value}",), fix, explains=explains)
         elif release and not settings.known_in(setting, ".".join(map(str, release))):
             span = f"until {setting.until}" if setting.until else f"since {setting.since}"
             if (setting.until and release >= settings.version(setting.until)) or not setting.until:
@@ -238,6 +241,11 @@ def kv_type_invalid(
     for one in given:
         if one.name == "OLLAMA_KV_CACHE_TYPE" and not value:
             value, place = govalues.trimmed(one.value), one.place
+    if signs.has("kv_falls_back") and not value:
+        said = "a type of the KV cache that the engine does not have is not used: the cache is f16"
+        fix = "sudo ollamactl apply --kv-cache-type q8_0    # or q4_0, f16"
+        yield Finding("warning", said, signs.lines("kv_falls_back"), fix)
+        return
     bad = bool(value) and value.lower() not in settings.KV_TYPES
     if bad or (signs.has("kv_type_unsupported") and signs.of("kv_type_unsupported")[0].fields.get("type")):
         shown = value or signs.of("kv_type_unsupported")[0].fields["type"]

@@ -143,7 +143,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("illegal_instruction", r"illegal instruction|SIGILL"),
     Phrase("cpu_type_kvm", r"\b(?:kvm64|qemu64)\b|Common KVM processor|QEMU Virtual CPU"),
     Phrase("package_variant", r"pacman -S\S* ollama\s*$|^(?:extra|community)/ollama \d|ollama-cuda (?:is )?not installed"),
-    Phrase("snap_paths", r"/snap/ollama|/var/snap/ollama|snap (?:install|set|restart|list) ollama"),
+    Phrase("snap_paths", r"\bubuntu core\b|\bsnap (?:on|package|version)\b|/snap/ollama|/var/snap/ollama|snap (?:install|set|restart|list) ollama"),
     Phrase("gpu_no_longer_used", r"GPU (?:is )?no longer used"),
     Phrase("installed_without_gpu", r"^(?:WARNING: )?(?:No NVIDIA(?:/AMD)? GPU detected\. (?:Ollama will run|Skipping)|Unable to detect NVIDIA(?:/AMD)? GPU)"),
     # macOS, NixOS

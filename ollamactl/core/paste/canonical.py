@@ -19,7 +19,7 @@ from ollamactl.core.parse import events, messages, slog
 
 # what a line must hold to be looked at closer
 _WORTH = re.compile(
-    r"time=\d|level=[A-Z]|msg=|\] \S|Listening on|OLLAMA_\w+[:=]|server config|map\[|\bGIN\b|\| +\"?/|\" ?/|-c \d|-np \d|--(?:ctx-size|parallel|model)\b"
+    r"time=\d|level=[A-Z]|msg=|\] \S|Listening |OLLAMA_\w+[:=]|server config|map\[|\bGIN\b|\| +\"?/|\" ?/|-c \d|-np \d|--(?:ctx-size|parallel|model)\b"
     r"|inference compute|default_num_ctx|\.service: [A-Z]|\.(?:conf|service):\d+: |^\W*(?:Start|Stop)(?:ed|ing|ped|ping) |\| [A-Z]+ +\""
 )
 _FRAME = re.compile(r"^[\s>*|`\"'“”‘’–—\-]+(?=[\w\[#/])|[\s`\"'“”’|>]+$")
@@ -31,7 +31,7 @@ _HEAD = re.compile(
     r"(?:(?P<after>DEBUG|INFO|WARN|ERROR) )?"  # as releases before 0.7 print them without OLLAMA_DEBUG
 )
 _FIELD = re.compile(r"(?:^|(?<=[\s,;(]))([A-Za-z_][\w.]*|\"loaded layers\"|\"total vram\")=")
-_LISTENING = re.compile(r"Listening on (?:\[[0-9a-fA-F:]*\]|[\w.]+):\d+ \(version [\w.+-]+\)")
+_LISTENING = re.compile(r"Listening (?:on )?(?:(?:\[[0-9a-fA-F:]*\]|[\w.]+):\d+|…|\.\.\.) \(version [\w.+-]+\)")
 _SETTING = re.compile(r"(?<![\w$])([A-Z][A-Z0-9_]{3,}|https?_proxy|no_proxy)[=:](?=\S| |$)")
 _UNSET = re.compile(r"\b([A-Z][A-Z0-9]*_[A-Z0-9_]+) (?:is |was |stays )?(?:empty|unset|not set|missing)\b")
 _GIN = re.compile(
@@ -83,8 +83,9 @@ def canonical(line: str) -> str | None:
         return f"Jan 01 00:00:00 localhost systemd[1]: {text}"
     if (found := _RECORD.match(text)) is not None and "=" in text:
         return text if text.startswith("level=") else "level=INFO " + text
-    if "Listening on" in text and (found := _LISTENING.search(text)):
-        return f'level=INFO source=routes.go:1 msg="{found[0]}"'
+    if "Listening " in text and (found := _LISTENING.search(text)):
+        said = re.sub(r"Listening (?:on )?", "Listening on ", found[0])
+        return f'level=INFO source=routes.go:1 msg="{said}"'
     return _config(text) or _request(text) or _runner(text) or (_message(text) if _DEVICE.search(text) else None)
 
 

@@ -1,12 +1,7 @@
-"""What a sentence says happened, put together from the words for a thing, for its state and for the circumstance.
+"""What a sentence says happened, put together from its words by the rules of `claim_rules`.
 
-    CPU only after every reboot                    a GPU + unused + after a boot
-    the container loses the card after some hours   a container + a GPU + lost + a while
-    NUM_PARALLEL in the unit has no effect          a setting + its place + without effect
-
-A rule names what must stand in one sentence (each of `all`) and what must not (`none`); what it yields is a message
-that checks ask for by its kind. A sentence that tells of a cure, or that all is as meant, says nothing of a fault.
-These are for told cases: nobody's log is read by them.
+A sentence that tells of a cure, or that all is as meant, says nothing of a fault. These are for told cases: nobody's
+log is read by them.
 """
 
 # ruff: noqa: E501 - a pattern is read more easily whole
@@ -14,226 +9,21 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import NamedTuple
 
 from ollamactl.core import settings
 from ollamactl.core.parse import phrases
-
-# -- things --
-GPU = r"(?:\be?i?GPUs?\b|\b(?:graphics )?cards?\b|\bCUDA\b|\bROCm\b|\bVulkan\b|\b(?:RTX|GTX|RX|Radeon|Quadro|Tesla|GeForce|Arc|Vega)\b|\b(?:NVIDIA|AMD)\b|\b[PVAT]\d{1,3}\b|\b\d{3}M\b)"
-IGPU = r"(?:\biGPUs?\b|\bintegrated (?:GPU|graphics)|\bAPUs?\b|\b(?:[67]80|[89]90|880|860|840)M\b|\b80[56]0S\b|\bStrix\b|\bRyzen AI\b|\bHX 3\d\d\b|\bAI MAX\b|\bArc 1\d\dV\b|\bgfx(?:1103|115\d|90c|1036|1037)\b|\bVega [3678]\b|\bCezanne\b|\bPhoenix\b|\bHawk Point\b)"
-CONTAINER = r"(?:\bcontainers?\b|\bdocker\b|\bpodman\b|\bpods?\b|\bk8s\b|\bKubernetes\b|\bcompose\b|\bLXC\b)"
-MODEL = r"(?:\bmodels?\b|\b(?:qwen|llama|gemma|mistral|mixtral|deepseek|phi|nomic|gpt-oss|granite)[\w.:-]*)"
-UNIT = r"(?:\bunit(?: file)?\b|\bollama\.service\b|\bservice file\b|\bsystemd (?:service|config\w*|unit)\b|\bEnvironment(?:=| lines?| lines? in)|\bdrop-?ins?\b|\boverride\.conf\b)"
-SERVER = r"(?:\bserver\b|\bservice\b|\bollama\b|\bdaemon\b|\bunit\b)"
-_NAMES = "|".join(sorted({n.removeprefix("OLLAMA_") for n in settings.REGISTRY if "_" in n.removeprefix("OLLAMA_")}, key=len, reverse=True))
-SETTING = rf"(?:\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_\w+|\b(?:{_NAMES})\b|\b(?:environment )?variables?\b|\bsettings?\b|\bdrop-?ins?\b|\bexports?\b|\bconfig(?:uration)?\b)"
-CLIENT = r"(?:\bclients?\b|\bintegrations?\b|\bplug-?ins?\b|\bextensions?\b|\bUI\b|\bWebUI\b|\bHome Assistant\b|\bDify\b|\bFlowise\b|\bContinue\b|\bAider\b|\bLiteLLM\b|\bn8n\b|\bagents?\b|\bapp(?:lication)?s?\b|\bnode\b|\bLangChain\b|\bRAG\w*)"
-CONTEXT = r"(?:\bnum_ctx\b|\bn_ctx\b|\bcontext(?:[ _](?:length|size|window))?\b|\bwindow\b)"
-
-# -- states --
-UNUSED = (
-    r"(?:(?:\b|(?=n't))(?:not|n't|never|no longer|isn't|aren't|stops? being|refuses to be|ceases to be)\b[^.;]{0,24}\b(?:us(?:e|ed|es|ing|able)|found|find|detect\w*|seen?|visible|recogni[sz]\w*|accessible|available|discovered|picked up|supported|utili[sz]\w+|init\w+)\b"
-    r"|\bunus(?:ed|able)\b|\binvisible\b|\bundetected\b|\bmissing\b|\blost\b|\bloses?\b|\bgone\b|\bignored\b|\bdisappear\w*|\bvanish\w*|\bno GPU\b)"
-)
-ON_CPU = r"(?:\bCPU[- ]only\b|\bonly (?:\w+ ){0,2}(?:on |the )*CPU\b|\b(?:on|to|uses?|using|into|runs on|falls? back to|fell back to|switch\w* to) (?:the )?CPU\b|\bCPU (?:is used|instead|at 100|busy)|\b100 ?% CPU\b|\bwholly (?:on|to) CPU\b|:\s*CPU\b(?!:)|,\s*CPU\b(?: after|\.|$))"
-NO_EFFECT = r"(?:\bno effect\b|\bwithout (?:any )?effect\b|\bignor\w+|\bineffective\b|\bdoes nothing\b|\bdo nothing\b|\bnot (?:applied|honou?red|respected|used|effective|picked up|read|passed|processed|take[ns]?\b|in effect|seen)|n't (?:work|apply|take)|\bnever (?:processed|applied|reach\w*|arriv\w*|read)|\bunchanged\b|\bstays?\b|\bremains?\b|\bstill\b|\bdoes not (?:appear|work|apply|take|show|reach|arrive)|\bunset\b|\bnot set\b)"
-SERIAL = (
-    r"(?:\b(?:serves?|handles?|takes?|process(?:es)?|answers) (?:only )?(?:one|a single)\b|\bone (?:by one|at a time|after (?:the other|another))|\bserial(?:ly|i[sz]ed?)?\b|\bsequential\w*|\bin turn\b|\bqueues?\b(?! (?:is |was )?(?:full|limit|test))|\bqueued\b|\bwaits? for\b|\bonly (?:\w+ ){0,2}(?:one|1|a single) (?:\w+ )?(?:slot|request)s?\b|\bsingle slot\b|\bonly slot 0\b|\bnot (?:in )?parallel\b"
-    r"|(?:\b|(?=n't))(?:not|n't|cannot|can't) (?:\w+ ){0,3}(?:concurrent\w*|in parallel)|\bslots?[ =:]+1\b|-np 1\b|\bparallel[ =:]+1\b)"
-)
-
-# -- circumstances --
-BOOT = r"(?:\b(?:after|at|on|since|following|until|survive|before)\b[^.;,]{0,20}\b(?:re)?boots?\b|\brebooted\b|\bafter (?:a |the )?restart of the (?:host|machine|computer)|\bfresh (?:re)?boot\b|\bafter boot\b)"
-SLEEP = r"(?:\bsuspend\w*|\bresum\w+|\bsleep\w*\b|\bhibernat\w*|\bwak(?:e|es|ing|eup)\b|\bwoke\b)"
-UPDATE = r"(?:\b(?:after|since|from|with|by|at|each|every|on)\b[^.;,]{0,22}\b(?:updat\w+|upgrad\w+|re-?install\w*|new release|v?0\.\d+(?:\.\d+)?)\b|\bupgrades? (?:of|to)\b|\binstall(?:er|\.sh| script)\b)"
-WHILE = r"(?:\bafter (?:a |some )?(?:while|time|idle|days?|hours?|\d+)|\bfor (?:some )?(?:hours|days)\b|\bidle\b|\bsome time\b|\blong-running\b|\bthen CPU\b|\beventually\b|\bovernight\b|\b\d+ ?(?:–|-|to) ?\d+ ?h\b)"
-EACH = r"(?:\b(?:each|every|all)\b|\balways\b|\brepeatedly\b|\bconstantly\b|\bkeeps?\b|\bfor ever\b|\bpermanently\b|\bon and on\b|\beach time\b|\banew\b)"
-BY_HAND = r"(?:\bby hand\b|\bmanual(?:ly)?\b|\bfrom (?:a |the )?(?:shell|terminal|command line)\b|\bas root\b|\bhand-(?:run|started)\b|\binteractive\w*)"
-ELSEWHERE = r"(?:\bother (?:machines?|computers?|hosts?|devices?|PCs?)\b|\banother (?:machine|computer|host|device|PC)\b|\bLAN\b|\b(?:local )?network\b|\bremote(?:ly)?\b|\bfrom outside\b|\bphone\b|\bhost\.docker\.internal\b)"
-OLD_GPU = r"(?:\bgfx(?:8\d\d|900|902|9[01]\d(?!a)|1010|101\d)\b|\bRX ?[45][0-9]0\b|\bRX ?5[67]00\b|\bGTX ?[6-9][0-9]0M?\b|\bK[1248]0m?\b|\bcompute(?: capability)? (?:[1-4]\.\d|5\.[02])\b|\bMaxwell\b|\bKepler\b|\bFermi\b|\bPolaris\b|\bFirePro\b|\btoo old\b)"
-NOT_BY_ME = r"(?:\b(?:I|we|nobody|they) (?:have |had |has )?(?:never|not|didn't|did not|haven't)(?: ever)? (?:set|configured|changed|touched)\b|\bnobody (?:has |ever )?set\b|\bnever set\b)"
-LINUX_SHELLS = r"(?:\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b|\bexport(?:ed|s)?\b|\bin (?:a|the) shell\b|/etc/environment\b)"
+from ollamactl.core.paste.claim_rules import NAMES, RULES
 
 # a sentence that says that all is as meant, or what has cured it
 _WELL = re.compile(
     r"\bas (?:intended|configured|expected|wanted|designed|meant)\b|\bon purpose\b|\ball (?:answered|fine|good|well)\b|\bnothing (?:is )?wrong\b|\bhealthy\b|\b(?:is|are|was|works?) (?:used|found|fine|ok) again\b|\bworks? again\b|\btook effect\b"
     r"|\bverified\b|\bconfirmed\b|\bno (?:error|problem|503|fault)s?\b|\bused to\b", re.I
 )
-
-
-class Rule(NamedTuple):
-    kind: str
-    all: tuple[str, ...]
-    none: tuple[str, ...] = ()
-
-
-RULES: tuple[Rule, ...] = (
-    # GPUs
-    Rule("cpu_instead", (rf"{ON_CPU}",), (r"CPU/GPU", r"\bparallel calls\b", r"\bupdate\b.*\bspill")),
-    Rule("cpu_instead", (GPU, UNUSED), (r"\bunused (?:VRAM|memory)", SETTING + r"[^.]{0,20}" + NO_EFFECT, r"\bmemory\b", r"\bKV\b", r"\bcache\b")),
-    Rule("cpu_instead", (GPU, r"\b(?:unable|fails?|failed) to (?:init\w*|use|find|load)\b|\bunknown error\b")),
-    Rule("nvidia_unused_since", (r"\bNVIDIA\b|\bGTX\b|\bRTX\b|\bTesla\b|\bQuadro\b|\b(?:P40|P100|T4|V100|K80|M40|A\d0|L4)s?\b", rf"(?:{UNUSED}|{ON_CPU})", rf"{UPDATE}"), (SLEEP, r"\bdriver\b[^.]{0,20}\b(?:updat|upgrad)", r"\bIntel\b", CONTAINER + r"[^.]{0,30}\bhours")),
-    Rule("after_reboot_cpu", (BOOT, rf"(?:{ON_CPU}|\bCPU\b|(?:{GPU})[^.]{{0,40}}(?:{UNUSED})|(?:{UNUSED})[^.]{{0,30}}(?:{GPU})|\bdiscovery fails\b|\bonly sometimes\b)"), (r"\bdriver\b[^.]{0,20}\bupdat", SLEEP, r"\blaunchctl\b")),
-    Rule("suspend", (SLEEP,), (r"\btime\.sleep", r"/bin/sleep", r"\bsleep \d")),
-    Rule("containers_lose_gpu", (CONTAINER, GPU, rf"(?:{UNUSED}|{ON_CPU})", rf"(?:{WHILE}|{BOOT}|\brestart\w*)"), (SLEEP, r"\bhost (?:re)?boot", r"\bdaemon-reload\b(?! does not)")),
-    Rule("containers_lose_gpu", (CONTAINER, ON_CPU, WHILE), (SLEEP,)),
-    Rule("containers_lose_gpu", (CONTAINER, r"\bNVML\b", r"\berror\b")),
-    Rule("driver_updated", (r"\bdrivers?\b", r"\b(?:updat|upgrad|chang|install)\w*", rf"(?:{ON_CPU}|{UNUSED}|\bslow\b|\breboot\b|\bfails?\b|\bmismatch\b)"), (r"\btoo old\b", r"\brequir\w+ ", r"\bneeds\b")),
-    Rule("hidden_from_unit", (GPU, UNUSED, r"\b(?:unit|service|systemd|module)\b", BY_HAND), (BOOT,)),
-    Rule("hidden_from_unit", (GPU, r"\b(?:unit|service|systemd)\b", rf"(?:{UNUSED}|{ON_CPU})", rf"{BY_HAND}|\bfine (?:in|from)"), (BOOT,)),
-    Rule("after_reboot_cpu", (GPU, r"\b(?:after|when|until|once)\b[^.]{0,30}\b(?:service|ollama|it)?\b[^.]{0,10}\brestart\w*"), (CONTAINER, SLEEP, r"\boverride\b", NO_EFFECT)),
-    Rule("igpu_unused", (IGPU, rf"(?:{UNUSED}|{ON_CPU}|\bdropped\b|\bunusable\b)"), (r"HSA_OVERRIDE",)),
-    Rule("igpu_unused", (r"\bdropped\b", rf"(?:{IGPU}|\bIGPU_ENABLE\b|\bintegrated\b)")),
-    Rule("igpu_unused", (rf"(?:\bAMD\b|{IGPU})", GPU, rf"(?:{UNUSED}|\bunusable\b)", r"\b0\.3\d(?:\.\d+)?\b")),
-    Rule("igpu_unused", (r"\btype=iGPU\b", r"\b(?:with the flag|adding|after setting|once)\b")),
-    Rule("gpu_unsupported", (OLD_GPU, rf"(?:{UNUSED}|{ON_CPU}|\bfails?\b|\bcrash\w*|\bnot supported\b|\bunsupported\b|\bdrop(?:s|ped) support\b|\bnot work\b|n't work\b)"), (r"\bdriver\b", r"\broot\b|\bpermission")),
-    Rule("gpu_unsupported", (GPU, r"\bunsupported\b|\bnot supported by\b"), (r"\bflash\b", r"\bintegrated\b", r"\bkv\b", r"\bsome\b")),
-    Rule("discovery_timeout", (r"\bdiscover\w+\b", r"\btim(?:es?|ed|ing)[ -]?out|\bwatchdog\b|\bdeadline\b")),
-    Rule("kfd_denied", (r"/dev/(?:kfd|dri\S*)|\brender(?: group|D\d+)?\b|\bvideo group\b", r"\bpermission\b|\bdenied\b|\bnot (?:in|a member|added)\b|\bowned by\b|\bnot permitted\b|\bmissing\b|\black\w*|\bEPERM\b|\bunless root\b")),
-    Rule("kfd_denied", (GPU, r"\bunless (?:run as |it runs as )?root\b|\bonly as root\b|\bworks as root\b")),
-    Rule("nvidia_driver_too_old", (r"\bdrivers?\b", r"\btoo old\b|\binsufficient\b|\bminimum\b|\boutdated\b|\bnewer driver\b|\bold driver\b")),
-    Rule("uneven_split", (r"\bGPUs?\b|\bcards?\b", r"\bdifferent (?:size|VRAM)|\bunequal|\buneven|\bsmallest\b|\bsmaller (?:one|card|GPU)\b|\banother size\b", r"\bsplit|\blayers?\b|\bspread\b|\bfull\b")),
-    Rule("one_gpu_used", (r"\bGPUs? ?\d\b[^.;]*\d ?[GM]i?B\b", r"\bGPUs? ?\d(?:[-–]\d)?\b[^.;]{0,12}\bidle\b|\b(?:the )?others? (?:is |are )?idle\b")),
-    Rule("one_gpu_used", (r"\bonly (?:one|1|some|the first) (?:of|GPU|card)|\buses one\b|\bone of (?:two|three|four|several|\d)", GPU), (r"\bmodel at a time\b",)),
-    Rule("spread_unneeded", (r"\bspread\b|\bsplit\b", r"\bGPUs?\b|\bcards?\b", r"\bone (?:\w+ )?(?:is enough|suffices|would|has room|can hold|holds)\b|\bfits on one\b|\bsuffices\b")),
-    Rule("cuda_999", (r"\bCUDA\b|\bcu[A-Z]\w+|\berror\b|\bcudart\b", r"\b999\b")),
-    Rule("vram_recovery_timeout", (r"\bVRAM\b", r"\brecover\w*", r"\bwarn\w*|\btimeout\b|\btime-?out\b")),
-    Rule("vram_recovery_timeout", (r"\bsched\.go:6\d\d\b", r"\bseconds=\d")),
-    Rule("cpu_busy_though_gpu", (r"\b100 ?% GPU\b", r"\bCPU\b|\bcores\b", r"\bbusy\b|\bfull load\b|\bin use\b|\bload(?:ed)?\b|\b\d{2,} ?%|\bRAM\b|\bslow\b"), (r"CPU/GPU", r"\b100 ?% CPU\b", r"CONTEXT")),
-    Rule("slower_now", (r"\d(?:\.\d+)? ?(?:tok(?:en)?s?/s|t/s|tps)\b.*\d ?(?:tok(?:en)?s?/s|t/s|tps)\b",)),
-    Rule("slower_now", (r"\bslow(?:er|ly|down)?\b|\blonger\b|\btok(?:en)?s?/s\b|\bt/s\b|\b(?:token|generation|eval) rate\b|\bspeed\b|\bresponse times?\b|\bthroughput\b|\bperformance\b", rf"(?:{UPDATE}|\bthan (?:v?0\.\d+|before)|\bfalling\b)"), (r"\breload", r"\bcontext\b")),
-    # settings
-    Rule("no_effect", (SETTING, NO_EFFECT), (r"\bstill wait", r"\bstill (?:un)?load", r"\bnot (?:loaded|enough)")),
-    Rule("in_profile", (LINUX_SHELLS, SETTING), ()),
-    Rule("stays_unset", (rf"\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_\w+|\b(?:{_NAMES})\b", rf"(?:\bset\b|\bsetting\b|\bgiven\b|\badded\b|\boverride\b|{NO_EFFECT})"), (NOT_BY_ME,)),
-    Rule("main_unit_told", (r"\bEnvironment=|\bOLLAMA_\w+|\bsettings?\b|\bcustomi[sz]\w+", r"(?:/(?:etc|lib|usr/lib)/systemd/system/ollama\.service\b(?!\.d)|\bmain unit\b|\bin (?:the )?(?:unit file|ollama\.service)(?!\.d))")),
-    Rule("set_in_windows", (SETTING, r"\bin (?:the )?Windows\b(?! (?:app|client))|\bWindows environment\b", r"\bset\b|\bput\b|\badded\b")),
-    Rule("windows_and_wsl", (r"\bWSL2?\b", SETTING, rf"(?:{NO_EFFECT}|\bWindows\b)")),
-    Rule("overwritten_by_upgrade", (rf"(?:{UNIT}|{SETTING})", r"\boverwrit\w+|\blost\b|\bgone\b|\breset\w*|\bdrop(?:s|ped)\b|\bdestroy\w*|\bcleared\b|\bre-?insert\w*|\brewrit\w+|\breplaced?\b|\babsent\b|\bwiped\b|\bremoved\b|\bdisappear\w*", UPDATE), (r"\blaunchctl\b", r"\bplist\b", r"\bbrew\b", r"\bGPU\b")),
-    Rule("overwritten_by_upgrade", (r"\bvanish\w*|\blost\b|\bgone\b|\breset\w*|\bdisappear\w*|\boverwr\w+|\bdestroy\w*|\bback to (?:the )?default", r"\b(?:each|every|any|all|with the|with each)\b[^.]{0,12}\b(?:updat|upgrad|re-?install)\w*|\binstall\.sh\b"), (r"\bGPUs?\b|\bcard\b|\bmodels?\b|\bplist\b|\bbrew\b|\blaunchctl\b|\bspeed\b",)),
-    Rule("service_file_told", (UNIT,)),
-    Rule("http_proxy_told", (r"\bHTTPS?_PROXY\b|\bhttp_proxy\b", r"\bset\b"), (r"_PROXY\W?[=:]", r"\bNO_PROXY\b", r"\bpull\b", r"\bcurl\b", r"\bservice\b")),
-    Rule("client_cannot_connect", (r"\b(?:CLI|command|client|ollama (?:list|run|ps))\b", r"\b(?:says|reports|thinks)\b[^.]{0,20}\bnot running\b|\bcannot connect\b|\bcould not connect\b")),
-    Rule("flash_attention_refused", (r"\bflash attention\b", r"\bnot supported\b|\bunsupported\b|\brefused\b|\bdisabled\b|\boff\b", r"\bRTX ?\d|\b[VA]\d{2,3}\b|\bL(?:4|40)\b|\bH\d00\b|\bone old (?:GPU|card)")),
-    Rule("setenv_lost", (r"\blaunchctl\b", rf"(?:{BOOT}|\btemporary\b|\bgone\b|\blost\b|\bnot persist\w*)")),
-    Rule("brew_service", (r"\bbrew\b|(?<!/)\bHomebrew\b|\bhomebrew\.mxcl\b|\bCellar\b",)),
-    Rule("brew_plist_told", (r"\bplist\b", r"\b(?:lost|rewr\w+|overwr\w+|regenerat\w+|edited|added|copies|copied|lack\w*|disabled|kept|upgrad\w+)\b", r"\bCellar\b|\bhomebrew\b|\bbrew\b|\bLaunchAgents copy\b")),
-    Rule("launchagent", (r"\bLaunchAgents?\b|\b\w+\.plist\b|\bRunAtLoad\b|\bMac(?:Book| mini| Studio)?\b|\bmacOS\b",)),
-    Rule("before_login", (r"\bbefore (?:any |the |anybody )?(?:log-?in|logs in)\b|\b(?:only )?(?:after|until|once|when) (?:some(?:body|one)|any(?:body|one)|a user|the user|I) (?:has |have )?log(?:s|ged)? in\b|\blog-?in (?:window|screen)\b|\bwithout (?:a )?log-?in\b",)),
-    Rule("snap_told", (r"\bsnap\b", SETTING, rf"(?:{NO_EFFECT}|\bexport\w*)")),
-    Rule("outside_section", (r"\b(?:outside|above|before|without|missing|lack\w*|no)\b[^.]{0,30}\[?\bService\b\]|\bassignment outside\b|\b(?:missing|no|without) \[?\w*\]? ?(?:section )?header\b",)),
-    Rule("unknown_name_told", (r"\b(?:OLLAMA_\w+|variable)\b", r"\b(?:unknown name|no such variable|does not exist|do not exist|typo|misspell\w*|invented|was removed|not a (?:real )?variable)\b"), (r"\bunit\b",)),
-    Rule("overridden_by_other_file", (r"\bdrop-?ins?\b|\boverride\.conf\b|\bservice\.d\b|\.conf\b", r"\b(?:overrid\w+|replac\w+|clobber\w*|wins?|overwrit\w+|unless (?:the file is )?named|read later|installs?)\b", r"\b(?:another|other|third-party|installer|later|tool|zz-|named|installs)\b")),
-    Rule("not_reloaded_told", (r"\bdrop-?ins?\b|\boverride\b|\bunit\b|\.conf\b", r"\bnever (?:processed|read|applied)|\bwithout daemon-reload|\bno daemon-reload|\bdaemon-reload (?:was )?(?:not|never)|\bnot reloaded\b|\bseems never\b")),
-    Rule("config_only_future", (r"\bdrop-?in\b|\bvariable\b|\bsetting\b|\blaunchctl print\b|\bsystemctl (?:show|cat)\b|\bregistry\b|\bunit\b|\benvironment\b", r"\b(?:predates|older than|already running|still (?:runs|has) (?:with )?the old|before the change|needs? a restart|not restarted|while the running process)\b")),
-    Rule("config_only_future", (r"\b(?:effective|actual|real) (?:\w+ )?(?:value|NUM_PARALLEL|setting)\b|\beffective\b", r"\brunning (?:server|process)\b")),
-    Rule("by_hand_told", (r"\bollama serve\b", r"\b(?:in|inside|under) (?:a )?(?:tmux|screen|terminal)\b")),
-    Rule("by_hand_told", (r"\b(?:process|server)\b", r"\bbelongs? to (?:my|the|a) (?:login |own )?user\b|\bruns? as (?:my|the login) user\b", r"\bunit\b|\bservice\b|\bsettings?\b")),
-    Rule("by_hand_told", (r"\brc\.local\b|\bcrontab\b|@reboot\b|\bnohup\b", r"\bollama serve\b"), (r"\bport\b",)),
-    Rule("by_hand_told", (BY_HAND, r"\bserve\b|\bserver\b|\bservice\b", r"\bunit\b|\boverride\b|\bvariables?\b|\bsystemctl\b|\bother models\b|\bsettings?\b"), (r"\bport\b|\baddress\b|\bin use\b", BOOT, r"\bthen\b.*\bapp\b")),
-    # slots, queue, clients
-    Rule("answers_in_turn", (SERIAL, rf"(?:\brequests?\b|\bdialogues?\b|\busers?\b|\banswers?\b|\bparallel\b|\bmessages?\b|\bprograms?\b|\bagents?\b|{MODEL}|\bwork\b|\bslots?\b|-np\b)"), (r"\bMAX_QUEUE\b", r"\bload queue\b", r"\b503\b", r"\bone model at a time\b")),
-    Rule("no_speedup", (r"\bNUM_PARALLEL\b|\bparallel\b|\bslots\b", r"\bno (?:\w+ )?(?:speed-?up|gain|faster|higher throughput|improvement)\b|\bnot (?:any )?faster\b|\bsame throughput\b"), (r"\bembed",)),
-    Rule("copies_expected", (r"\b(?:several|two|multiple|more|second|many)\b|\btimes\b", r"\b(?:copies|instances?|times)\b", r"\bmodel\b|\b(?:llama|qwen|gemma)[\w.]*\b|\bNUM_PARALLEL\b"), (r"\bmodels? (?:is |are )?(?:loaded|reloaded) \d+ times", r"\bserver instances\b", r"\breload", r"--parallel")),
-    Rule("embedding_parallel", (r"\bembed\w*|\bvectors\b", r"\bparallel\b|\bconcurren\w*|\bfifth of the GPU\b|\bone at a time\b|\b(?:1|one|a single) request\b|\buntil one embedding\b"), (r"\b503\b", r"\b500\b", r"\bqueue\b")),
-    Rule("embedding_parallel", (r"\b(?:nomic-embed|mxbai-embed|bge-|all-minilm|snowflake-arctic-embed|embeddinggemma|qwen3-embedding)[\w.:-]*", r"-np 1\b|\bparallel[ =:]+1\b|\bone slot\b|\bn_slots ?[=:] ?1\b")),
-    Rule("embedding_parallel", (r"\bembed\w*", r"\bNUM_PARALLEL\b|\bslots?\b", r"\bGPU\b|\bspite\b|\balthough\b|\bdespite\b|\bone\b"), (r"\b503\b", r"\b500\b", r"\bevict")),
-    Rule("queue_full", (r"\b503\b", r"\bbusy\b|\brequests?\b|\bqueue\b|\banswered\b|\b/api/|\bburst\b|\bms\b"), (r"\bno(?:ne)? (?:rejected|503)\b", r"\binstead of 503\b", r"\bproxy\b", r"\bnginx\b")),
-    Rule("queue_full", (r"\bserver busy\b|\bmaximum pending requests\b",)),
-    Rule("queue_expected", (r"\bMAX_QUEUE\b", r"\b(?:still|all|extra|excess\w*)\b[^.]{0,40}\bwait|\bnone rejected\b|\binstead of 503\b|\bno 503\b|\bnot (?:rejected|applied|bounded)")),
-    Rule("queue_expected", (r"\bno(?:body|ne)?\b(?: (?:gets|is given|sees|got|saw))?(?: an?| any)? 503\b",)),
-    Rule("slots_busy", (r"\b(\d+) of \1 (?:slots )?(?:is_processing true|(?:are )?busy)\b|\b(?:both|all) (?:\w+ )?slots (?:are busy|work|are at work)\b",)),
-    Rule("connections_wait", (r"\b(?:connections?|requests?)\b[^.;]{0,20}\bwait|\bestablished\b[^.;]{0,12}:11434\b",)),
-    Rule("invalid_option_flood", (r"\binvalid option provided\b", r"\b(?:each|every|hundreds|thousands|full of|flood\w*|constantly)\b")),
-    Rule("one_model_only", (r"\bMAX_LOADED_MODELS\b", r"\bone (?:model )?(?:only|at a time)|\bonly one\b|\bonly ever\b|\bjust one model\b|\bsingle model\b|\bone model\b")),
-    Rule("one_model_only", (r"\bmodels?\b|\b(?:A|the first)\b", r"\b(?:evict|replac|unload|kick|throw|push|kill|vanish|displac)\w*", r"\beach other|\bother(?:'s)?\b|\bsecond\b|\banother\b|\bwhen B\b|\breplaced by\b|\bthe first\b|\bchat model\b|\bembedding model\b"), (r"\bdoes not unload the first\b", CONTEXT, r"\bsame model\b|\breload", r"\bprocess\w*")),
-    Rule("one_model_only", (r"\b(?:swap|alternat|thrash|ping-?pong|take turns)\w*", r"\bmodels?\b")),
-    Rule("one_model_only", (r"\bnever together\b|\bone model at a time\b|\bonly the (?:second|last|newest) model\b|\bonly one model (?:is )?(?:loaded|in|at|kept|stays)|\bkeeps only one model\b",), ()),
-    Rule("reloaded_each_time", (r"\bre-?loads?\b|\breload(?:ed|ing)\b|\bloads? (?:\w+ ){0,2}(?:anew|again)\b|\bloaded (?:anew|again|afresh)\b|\bre-?start(?:s|ed)? the model\b", rf"(?:{EACH}|\bdifferent\b|\bchang\w+|\bwith another\b|\bfor each\b)"), (r"\bidle\b", r"\bkeep_alive\b", r"\bcrash", r"\bdaemon-reload\b")),
-    Rule("reloaded_each_time", (r"\b(?:num_ctx|ctx-size|context)\b", r"\bdiffers?\b|\balternat\w+|\bvar(?:y|ies)\b|\bchang\w+|\bcomputed\b|\bdifferent\b", r"\brequests?\b|\bclients?\b|\bcall\b|\bmessage\b|\bsuccessive\b|\breload")),
-    Rule("reloaded_each_time", (r"\bnum_ctx\D{0,3}(\d+)\b.*\bnum_ctx\D{0,3}(?!\1\b)\d+",), (r"\bollama ps\b|\bdeclared\b|\bCPU/GPU\b|\btruncat|→",)),
-    Rule("reloaded_each_time", (r"\b(?:evicts|unloads|replaces)\b", r"\b(?:and|then) (?:re)?loads\b", r"\bsame model\b|\banother client\b|\bother client\b|\bnum_ctx\b")),
-    Rule("reloaded_each_time", (r"\bnum_ctx\b\W{0,3}=\s*int\(|\bnum_ctx\b[^.;]{0,30}\b(?:token_count|len\(|\* ?1\.)",)),
-    Rule("until_soon", (r"\bUNTIL\b[^.;]{0,12}\b(?:[1-5]|four|five) minutes from now\b", rf"{CLIENT}|\brequest\b")),
-    Rule("keep_alive_reset", (r"(?:\b|_)keep[_ -]?alive\b|\bpin(?:s|ned)?\b|\bForever\b", r"\b(?:about |after )?(?:five|5|4|four) ?m(?:in\w*)?\b|\bunload\w*|\breleas\w+|\bback to (?:0|5)\b|\bdefault\b", CLIENT, r"(?<!\w)-1\b|\bfor ?ever\b|\bpin|\bwhatever\b|\bthough\b|\balthough\b|\bdespite\b|\bonly\b|\bignor"), (r"\bevict\b", r"\bonly one\b", r"\bautocomplete\b", r"\bchat model\b")),
-    Rule("keep_alive_reset", (CLIENT, r"\breloads? after idle\b|\bunloads the model after\b|\bmodel (?:is )?unloaded after\b", r"\bwhatever\b|\bthough\b|\balthough\b|\bdespite\b|\bany\b")),
-    Rule("keep_alive_reset", (r"\bkeep_alive\b[\"']?\s?[:=]\s?[\"']?(?:0|[1-5]m)\b", r"\brequest\b|\bbody\b|\bclient\b|\bplug-?in\b|\bpayload\b|\bsends?\b|\bnode\b")),
-    Rule("keep_alive_reset", (r"(?<!\w)-1 (?:changes|goes|falls|is (?:set|turned)) back to (?:0|5)\b",)),
-    Rule("keep_alive_expected", (r"\bkeep[_ -]?alive\b", r"-1\b|\bfor ?ever\b|\bForever\b|\bpinn?(?:ed)?\b|\b24h\b")),
-    Rule("pin_wanted", (r"\bpin\b|\balways (?:be )?(?:loaded|kept)|\bkeep (?:some|two|the) models? loaded", r"\bmodels?\b|\bof (?:ten|\d+)\b")),
-    Rule("unloaded_anyway", (r"\bkeep[_ -]?alive\b", r"\bstill unloaded\b|\bunloaded (?:at|after)\b|\breleased after\b|\bnot effective\b")),
-    Rule("stopping_model", (r"\bStopping\b", r"\bstuck\b|\bhangs?\b|\bnever\b|\bstate\b|\bminutes\b|\bhours\b|\.\.\.|\bcannot be stopped\b"), (r"\bStopping [`'\"]?ollama\b", r"\bservice\b")),
-    Rule("no_reply", (r"\b0 bytes\b|\bnothing (?:is )?(?:returned|comes)\b|\breturns nothing\b|\bno (?:reply|byte|answer) (?:at all|ever|in \d+)",), (r"\bextension\b", r"\bjournal\b")),
-    Rule("num_ctx_withheld", (CLIENT, CONTEXT, r"(?:\b|(?=n't))(?:not|n't|never|without|ignor\w+|no)\b[^.]{0,40}\b(?:sent?|pass\w*|forward\w*|set|options?\.num_ctx|num_ctx|ignored|field|honou?red)\b|\bignored\b"), (r"\bOLLAMA_CONTEXT_LENGTH\b", r"\breload")),
-    Rule("num_ctx_withheld", (r"payload\b|\brequests?\b|\bcall\b", r"\b(?:without|lacks?|no|omits?|never)\b[^.]{0,24}\bnum_ctx\b")),
-    Rule("num_ctx_on_v1", (r"/v1\b|OpenAI", r"\bnum_ctx\b|\bcontext\b", r"\bignor\w+|\bno(?:t)?\b|→|\bdefault\b|\bcarries\b|\bcut\b|\bthough\b|\balthough\b|\bdropped\b|\btruncat")),
-    Rule("truncation_told", (r"\bprompts?\b|\bconversation\b|\binput\b|\bsystem message\b|\bmessages\b|\btool (?:definition|prompt)s?\b|\bdocuments?\b", r"\btruncat\w+|\bcut\b|\bdropped\b|\bclipped\b|\btrimmed\b|\blimited to\b|\blose(?:s)? (?:its|their) head\b"), (r"\bnot\b.*\btruncat", r"\bconnection\b", r"\bclients?\b.{0,40}\bnot (?:sent|passed)")),
-    Rule("truncation_told", (r"\bprompt_eval_count\b\D{0,6}\d{3,5}\b", r"\b(?:text|prompt|document|transcript|input) of (?:about )?\d{2,3}[,.]?\d{3} tokens\b")),
-    Rule("truncation_told", (r"\b\d{4,7}-token (?:prompt|input)|\bprompt (?:of|with) \d{4,}", r"\bwindow\b|\bcontext\b|\bnum_ctx\b")),
-    Rule("prompt_half", (r"\bhalf\b|/ ?2\b", r"\bnum_ctx\b|\bcontext\b|\bwindow\b", r"\bprompt\b|\bcut\b|\blimit")),
-    Rule("tier_told", (CONTEXT, r"\b(?:depends on|by|from|based on|tier\w*)\b[^.]{0,30}\b(?:VRAM|GPU memory)|\btiers?\b|\btiered\b", r"\bdefault\b|\btier")),
-    Rule("tier_told", (r"\b(?:32768|65536|262144|32k|64k|256k)\b", r"\bdefaults?\b|\btiers?\b|\bx 4\b|\bNUM_PARALLEL\b", r"\bcontext\b|\bKV\b|\btiers?\b|\bwindow\b")),
-    Rule("spills_told", (r"\bspill\w*|\bunresponsive\b|\boffload\w*|\bpart (?:of )?(?:the )?(?:model )?(?:is )?on (?:the )?CPU\b|\bjumps\b|\bfails?\b|\bslow\b|\bx 4\b|\bgrew\b",)),
-    Rule("kv_too_large", (r"\b(?:num_ctx|context|window)\b[ =:]*(?:of )?\d+ ?[kK]?|\b\d+[kK] (?:context|window)", rf"(?:{ON_CPU}|\bwholly\b|\bwhole model on CPU\b|\bno longer fits\b|\bdoes not fit\b|\bkills?\b|\bdies\b|\bexceeds?\b)"), (r"\btier", r"\bdefault\b", r"\bcontext 4096\b", r"\bCONTEXT\b \d+ →")),
-    # time-outs
-    Rule("gateway_timeout", (r"\b(?:504|524)\b|\bgateway time-?out\b|\bupstream timed out\b",)),
-    Rule("gateway_timeout", (r"\bproxy\b|\bgateway\b|\bload balancer\b|\bnginx\b|\bhaproxy\b|\bingress\b|\bcloudflare\b", r"\b(?:timeout|time-out|cuts?|limit|resets?|gives? up|gave up|502|524)\b|\btimes out\b", r"\b\d+ ?s\b|\bminutes?\b|\bsecond\w*|\b502\b|\b524\b"), (r"\bregistry\b", r"\bpull", r"\bqueue\b|\bwaits?\b")),
-    Rule("fixed_time", (r"\b(?:time[sd]?[ -]?out|timeouts?|aborted|cancel+ed|fails?|failed|dropped|disconnect\w*)\b[^.;]{0,12}\b(?:after|at|of) (?:about |exactly )?(?:\d+ ?(?:s|sec\w*|min\w*|ms)\b|(?:one|two|five|ten|thirty) (?:seconds|minutes?))",), (r"\bproxy\b|\bgateway\b|\bnginx\b|\b504\b|\bload\b|\bGPU\b|\bdiscover|\bdial\b|\bpull|\brunner\b|\bunit\b|\bservice\b",)),
-    Rule("fixed_time", (r"\b(?:500|499|fail\w*|cancel\w*|error)\b", r"\b(?:at|after|within) (?:exactly|a fixed|almost exactly)\b|\bexactly (?:one|two|five|\d+)(?:/two)? ?m|\bfixed (?:duration|time|one minute)")),
-    Rule("awaiting_headers", (r"\b(?:wait\w*|queue)\b", r"\b(?:longer than|more than|after)\b[^.]{0,20}\b(?:\d+ ?(?:s|min)|minutes?|seconds?)\b", r"\b(?:cancel\w*|give up|given up|502|fail\w*|timeout)\b")),
-    Rule("durations_rise", (r"\beach (?:about )?\d+ ?s (?:later|after)|\brise by\b|\bdurations rise\b|\beach ends \d+ ?s after\b",)),
-    Rule("client_gone_during_load", (r"\bclient connection closed before\b|\baborting load\b",)),
-    Rule("client_gone_during_load", (r"\b499\b|\bclient (?:gave|gives) up\b|\bcloses? the connection\b|\bcancel\w*\b", r"\bload(?:s|ing)?\b|\bcold\b"), (r"\bidle\b",)),
-    Rule("load_timeout", (r"\b(?:timed out|times out|timing out|gave up) waiting for\b[^.]{0,30}\b(?:runner|server|model)\b",)),
-    # memory
-    Rule("out_of_memory", (r"\bOOMs?\b|\bout of memory\b|\bcudaMalloc\b[^.]{0,40}\bfailed\b|\bmore than the GPU has\b|\ballocat\w+ more\b",), (r"\bOOM[- ]?kill", r"\bkiller\b", r"\boom-kill\b")),
-    Rule("runner_killed", (r"\bsignal:? ?(?:killed|9|kill)\b|\bOOM[- ]?kill\w*|\boom-kill\w*|\bOOM killer\b|\bExit(?:ed)?(?: code)?:? 137\b|\bkilled (?:mid-load|by the (?:OS|kernel|system))",), (r"\bcontainer limit\b",)),
-    Rule("runner_killed", (r"\b(?:service|model|runner|process|laptop|server)\b|:", r"\bkilled\b|\bjust dies\b", r"\bRAM\b|\bmemory\b|\b\d+ ?GB\b|\bloads?\b|\bboard\b"), (r"\bport\b", r"\bby hand\b", r"\bmodel at a time\b", r"\bkilled process comes back\b")),
-    Rule("ram_too_small", (r"\brequires?\b[^.]{0,30}\bmemory\b[^.]{0,40}\b(?:than|available)\b|\bnot enough (?:system )?memory\b|\bmore system memory\b",), (r"\bevict",)),
-    Rule("ram_too_small", (r"\b[\d.]+ ?GiB needed\b|\bneeds? [\d.]+ ?Gi?B\b", r"\bavailable\b|\bfree\b|\blimit\b")),
-    Rule("memory_limit", (r"\bmem_limit\b|\binspect\b[^.]{0,20}\bMemory\W{1,3}\d{8}|\bMemoryMax\b|\bmemory limit\b|\blimits?\.memory\b|--memory\b", r"\d")),
-    Rule("swapping", (r"\bswap\b[^.;]{0,16}\b\d[\d.]* ?G\w* (?:of|used)\b|\bvmstat\b[^.;]{0,12}\bsi \d{4,}\b",)),
-    Rule("size_grew", (r"\b(?:memory|VRAM|RAM)\b", r"\b(?:up|grew|grows?|more|increase\w*|doubled|jump\w*|higher)\b", rf"(?:{UPDATE}|\bafter \d)"), (CONTEXT, r"\bnum_gpu\b", r"\bslots?\b", r"\blonger loads\b")),
-    Rule("num_gpu_forced", (r"\bnum_gpu\b\W{0,3}\d{2,}|\bnum_gpu\b[^.]{0,30}\b(?:forced?|no longer loads|too high|hangs?)\b|\bforced\b[^.]{0,20}\bnum_gpu\b|\bGiB forced\b",)),
-    Rule("gpu_memory_taken", (r"\bnvidia-smi\b", r"\b(?:python\d?|xorg|comfyui|chrome|firefox|vllm|gnome\S*|steam\w*|java|blender|obs)\b", r"\d+ ?[MG]i?B")),
-    Rule("gpu_memory_taken", (r"\bVRAM\b|\bGPU memory\b|\bGPU\b", r"\b(?:other|another|three|two) (?:programs?|process\w*|applications?|servers?|games?|browsers?)\b|\b(?:comfyui|stable diffusion|browser|web ?pages?|game|vLLM)\b|\bServers on one\b", r"\b(?:taken|takes?|took|uses?|full|free|shares?|shared|alone|holds?)\b"), (r"\btakes? (?:\w+ )?(?:longer|long|\d)",)),
-    Rule("gpu_memory_taken", (r"\bmemory\.available\b|\bfree VRAM\b", r"\blater\b|\bdiffer\w*|\bthen\b")),
-    # service and files
-    Rule("unit_inactive", (r"\bis-active ollama\S*\W{1,4}inactive\b|\binactive \(dead\)|\bnot started (?:at|after) boot\b|\binactive after boot\b",)),
-    Rule("models_gone", (r"\b(?:models?|ollama (?:list|ls))\b", r"\b(?:gone|vanish\w*|missing|lacks?|disappear\w*|not listed|empty|no models|shows? (?:nothing|none)|lost)\b"), (r"\bworkflow\b", r"\bprocess\w*", r"\bB is run\b", r"\bLoRA\b", r"\bCellar\b", r"\breplaced by\b", SETTING)),
-    Rule("models_gone", (r"\bmodels\b", r"\bboth (?:hold|have|contain)\w*\b")),
-    Rule("models_gone", (r"\bmodels\b", r"\bunder\b[^.]{0,40}\band under\b|\bin two (?:folders|places|directories)\b|\bother user'?s? (?:home|folder)\b")),
-    Rule("protect_home", (r"\bProtectHome\b",)),
-    Rule("models_under_home", (r"(?:^|[\s=\"'])/home/\S+", r"\bmodels?\b|\bOLLAMA_MODELS\b|\bowned by ollama\b")),
-    Rule("distribution_unit", (r"/(?:usr/)?lib/systemd/system/ollama\.service|\bpacman\b|\bArch\b|\bdistribution'?s? (?:unit|package)",)),
-    Rule("folder_told", (r"(?:/(?:home|mnt|media|data|srv|opt)/\S*|\bparent\b|\bmodels? (?:dir\w*|folder)\b)", r"\bmode (?:d[rwx-]{9}|0?7[0-5]0)|\bitself 0?7[0-5]0\b|\bnot traversable\b|\bowned by another\b|\bpermission denied\b|\bEACCES\b|\bcannot (?:write|move)\b"), (r"/dev/|/opt/rocm|\brocBLAS\b|\bProtectHome\b",)),
-    Rule("network_storage", (r"\bnetwork (?:storage|share|drive)\b|\bNFS[34]?\b|\bCIFS\b|\bSMB\b|\bceph\b|\bHDD\b|\bslow disk\b", r"\bmodels?\b|\bload\w*\b|\bLOAD_TIMEOUT\b")),
-    Rule("no_systemd", (r"\b(?:without|no|non-) ?systemd\b|\bnon-systemd\b|\bno init system\b|\bnot booted with systemd\b",)),
-    Rule("unit_absent", (r"\bsystemctl --user\b|\buser (?:service|unit)\b", r"\bnot?\b|\brequested\b|\babsent\b|\bmissing\b|\bfail\w*"), (r"\bGPU\b", r"\buvm\b", r"\bsystem user\b")),
-    Rule("runner_exit", (r"\b(?:runner|llama-server|engine)\b", r"\b(?:crash\w*|exits? \d+|stack trace|aborts?|segfault\w*|terminated)\b"), (r"\bsignal:? killed\b", r"\bVRAM recovery\b.*\bignored")),
-    Rule("library_missing", (r"\blib(?:llama|ggml|cudart|cublas|rocblas)\S*|\blib/ollama\b", r"\bmissing\b|\bnot found\b|\bcannot open\b")),
-    Rule("panic", (r"\b(?:server|ollama|service)\b", r"\bpanic\w*|\bGo stack trace\b|\bSIGSEGV\b|\bnil pointer\b|\bsegmentation (?:fault|violation)\b"), (r"\brunner\b|\bload\b",)),
-    # reach
-    Rule("remote_client", (ELSEWHERE, r"\b(?:reach\w*|access\w*|connect\w*|refus\w*|call\w*|available|use)\b")),
-    Rule("remote_client", (CONTAINER, r"\b(?:the|its|on) host(?:'s)?\b|\bfrom (?:inside )?(?:a |the )?container\b|\bhost\.docker\b", r"\b(?:reach\w*|connect\w*|refus\w*|access\w*)\b")),
-    Rule("remote_client", (CONTAINER, r"127\.0\.0\.1|\blocalhost\b", r"\bfinds? no\b|\bcannot\b|\bcan't\b|\bcould ?n[o']t\b|\bno server\b|\brefus\w+|\bfails?\b"), (r"\bpublish\w*",)),
-    Rule("package_variant", (r"\bollama-(?:cuda|rocm|vulkan)\b", r"\bno\b|\bwithout\b|\bmissing\b|\bnot installed\b|\black\w*")),
-    Rule("not_allowed", (ELSEWHERE, r"\b(?:wants?|not|cannot|can't|unreachable|refused|unable)\b")),
-    Rule("loopback_only_told", (r"\b(?:127\.0\.0\.1|localhost|loopback)\S*", r"\bonly\b", r"\b(?:listen\w*|bind\w*|bound|binds|ss|netstat|lsof|shows?|default)\b"), (r"\bcompose\b", r"\bpublish\w*")),
-    Rule("exposed_told", (r"\b(?:all|every) (?:network )?interfaces?\b|\breachable (?:from|in|by)\b[^.]{0,20}\b(?:LAN|internet|anyone|network)|\bpublic(?:ly)?\b|\bshodan\b|\bunauthenticated\b|\bwithout (?:any )?auth\w*", r"\b(?:ollama|port|API|11434|publish\w*|bind\w*|bound|listen\w*|expos\w*)\b"), (r"\bloopback\b", r"\bexpected all\b")),
-    Rule("browser_origin", (r"\b(?:browser|Chrome|Firefox|Edge|web)\b[^.]{0,20}\b(?:extension|plug-?in|page|app)|\bextensions?\b|\bCORS\b|\bOrigin\b",), (r"\bOLLAMA_ORIGINS given an IP",)),
-    Rule("bind_error", (r"\baddress already in use\b|\bport (?:is |was )?(?:in use|taken|held|occupied)\b|\bcannot bind\b|\bOnly one usage\b|\bis in use\b",), (r"uvm\b", r"\bmodule\b", r"\bCPU\b")),
-    Rule("ipv6_only_shown", (r"\[::\]:\d+|\btcp6\b|\bIPv6\b", r"\bonly\b", r"\blisten\w*|\bsocket\b|\bss\b|\bnetstat\b"), (r"\bhand-started\b|\bby hand\b",)),
-    Rule("placeholder_told", (r"\b(?:proxy\.example\.com|example\.(?:com|org)|your[-_.]?(?:proxy|host|domain)|my\.proxy|<[a-z_-]+>|PLACEHOLDER)\b", r"\blookup\b|\bno such host\b|\bcopied\b|\bliteral\w*|\bplaceholder\b")),
-    Rule("client_version_differs", (r"\bversion\b|\bCLI\b", r"\bdiffers?\b|\bmismatch\b|\b\d+\.\d+\.\d+\b[^.;]{0,12}(?:/| vs| and )[^.;]{0,14}\b\d+\.\d+\.\d+\b", r"\bCLI\b|\bclient\b|\bterminal\b|\bapp\b")),
-    Rule("nginx_bad", (r"\bnginx\b|\bproxy block\b|\breverse proxy\b|\bproxy_(?:buffering|http_version|set_header)\b", r"\b(?:without|missing|no|lacks?)\b[^.]{0,30}\b(?:proxy_pass|buffering|HTTP/1\.1|http_version|Host header)|\balways 504\b")),
-    Rule("registry_timeout", (r"\bproxy\b|\bfirewall\b|HTTPS?_PROXY", r"\bpull\b|\bregistry\b|\bdownload\w*|\bmanifest\b|\bdial tcp\b|\blookup\b", r"\b(?:fail\w*|cannot|not|no effect|timeout|timed out|refused|unreachable|no such host)\b")),
-    Rule("num_ctx_declared", (r"\bdeclared\b|\brecorded\b", r"\bnum_ctx\b|\bcontext\b")),
-)  # fmt: skip
 _JOURNAL = re.compile(r"\w{3} +\d+ [\d:]{8} |\d{4}-\d\d-\d\dT")
-_NAME = re.compile(rf"\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_[A-Z_\d]+|\b(?:{_NAMES})\b")
+_NAME = re.compile(rf"\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_[A-Z_\d]+|\b(?:{NAMES})\b")
 _GAP = re.compile(r"(?<![.!?])  ")  # between columns; some type two blanks after a sentence
+_READ_TOKENS = re.compile(r"\bprompt[_ ](?:eval[_ ])?(?:count|tokens)\b", re.I)
+_COUNT = re.compile(r"(?<![\d.,])\d{4,6}(?![\d.,]*\d)")
 LONG = 500  # characters of a sentence
 
 
@@ -263,9 +53,19 @@ def find(sentence: str) -> list[tuple[str, dict[str, str]]]:
     for rule in RULES:
         if rule.kind not in found and all(map(says, rule.all)) and not any(map(says, rule.none)):
             found.append(rule.kind)
+    if "prompt_half" not in found and _halved(text):
+        found.append("read_like_half")
     name = _NAME.search(text)
     fields = {"name": _full(name[0])} if name else {}
     return [(kind, fields) for kind in found]
+
+
+def _halved(text: str) -> bool:
+    """Whether of a prompt as many tokens were read as half a window holds: a power of two and a few."""
+    if _READ_TOKENS.search(text) is None:
+        return False
+    counts = (int(number) for number in _COUNT.findall(text))
+    return any(2 <= count - (1 << (count.bit_length() - 1)) <= 8 for count in counts)
 
 
 def _is_sentence(text: str) -> bool:

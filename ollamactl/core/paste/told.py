@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 _CONTEXT = re.compile(r"(?:(?<![\w-])(?:-c|--ctx-size)|\bkvsize)[ =:]+(?P<n>\d{3,7}(?:, ?\d{4,7})*)\b", re.I)
-_SLOTS = re.compile(r"(?:(?<![\w-])(?:-np|--parallel)|\b(?<!OLLAMA_NUM_)parallel|\bn_slots)(?: ?[=:] ?| )(?P<n>\d{1,3})\b", re.I)
+_SLOTS = re.compile(r"(?:(?<![\w-])(?:-np|--parallel)|\b(?<!OLLAMA_NUM_)parallel|\bn_slots)(?: ?[=:] ?| )(?P<n>\d{1,3})\b|(?<=with )(?P<n2>\d{1,3})(?= slots\b)", re.I)
 _TOTAL = re.compile(r"\bkv_size[ =:]+(?P<n>\d+)")
 _LAYERS = re.compile(
     r"(?:offload(?:ed|ing)?\D{0,12}|layers(?:\.offload)?[ =:]+|\bGPU layers\D{0,6})(?P<on>\d{1,3}) ?(?:/|of|out of) ?(?P<of>\d{1,3})\b|(?<![\d/])(?P<on2>\d{1,3}) ?(?:/|of) ?(?P<of2>\d{1,3}) (?:\w+ )?layers", re.I
@@ -48,7 +48,7 @@ def lines(text: str) -> list[str]:
 
 def _load(text: str) -> list[str]:
     contexts = [(m.start(), n) for m in _CONTEXT.finditer(text) for n in re.findall(r"\d+", m["n"])]
-    slots = [(m.start(), m["n"]) for m in _SLOTS.finditer(text)]
+    slots = [(m.start(), m["n"] or m["n2"]) for m in _SLOTS.finditer(text) if m["n"] or _CONTEXT.search(text)]
     made = []
     if not contexts and (total := _TOTAL.search(text)) and not slots:
         made.append(f"llama_kv_cache_init: kv_size = {total['n']}, offload = 1")

@@ -47,11 +47,11 @@ def igpu_dropped(
     Seen: "dropping integrated GPU", "unsupported Radeon iGPU".
     Do: OLLAMA_IGPU_ENABLE=1 (for gfx1151 and the like also HSA_OVERRIDE_GFX_VERSION, or Vulkan).
     """
+    wanted = govalues.boolean(value_of(start, given, "OLLAMA_IGPU_ENABLE"), "false").printed == "true"
     fix = "sudo ollamactl apply --set OLLAMA_IGPU_ENABLE=1"
     if () < release < (0, 30):
         fix = f"curl -fsSL https://ollama.com/install.sh | sh    # from 0.30 on: {fix}"
     if signs.has("igpu_dropped"):
-    wanted = govalues.boolean(value_of(start, given, "OLLAMA_IGPU_ENABLE"), "false").printed == "true"
         names = sorted(
             {e.fields.get("description", "") or e.fields.get("name", "") for e in signs.of("igpu_dropped")} - {""}
         )
@@ -123,6 +123,12 @@ def gfx_override(signs: Signs, given: tuple[Given, ...] = (), start: Start | Non
             (place, *signs.lines("gfx_native")),
             fix,
         )
+    elif signs.has("gfx_override_told"):
+        said = "an HSA_OVERRIDE_GFX_VERSION of former days makes the runner take the GPU for another"
+        yield Finding("warning", said, signs.lines("gfx_override_told", "gpu_unsupported"), fix)
+    elif signs.has("gfx_native") and not start:
+        said = "GPUs that ROCm supports by itself need no HSA_OVERRIDE_GFX_VERSION: it does harm there"
+        yield Finding("info", said, signs.lines("gfx_native"), fix)
 
 
 @check(weight=66, explains=("no_gpu_found", "gpu_discovery_timeout"))
@@ -130,12 +136,6 @@ def amd_driver_too_old(signs: Signs, start: Start | None = None) -> Iterator[Fin
     """The AMD driver is too old for this release.
 
     Why: on Windows releases from 0.30 need the driver's HIP 7 (amdhip64_7.dll); an older one has HIP 6 only.
-    elif signs.has("gfx_override_told"):
-        said = "an HSA_OVERRIDE_GFX_VERSION of former days makes the runner take the GPU for another"
-        yield Finding("warning", said, signs.lines("gfx_override_told", "gpu_unsupported"), fix)
-    elif signs.has("gfx_native") and not start:
-        said = "GPUs that ROCm supports by itself need no HSA_OVERRIDE_GFX_VERSION: it does harm there"
-        yield Finding("info", said, signs.lines("gfx_native"), fix)
     Seen: Ollama's own words, and no GPU in use: Vulkan does without.
     Do: the newest driver of AMD.
     """

@@ -66,7 +66,7 @@ def prompt_truncated(signs: Signs, start: Start | None = None, given: tuple[Give
             )
         elif signs.has("prompt_half", "read_like_half"):
             yield Finding(
-                "warning",
+                "warning" if signs.has("prompt_half") else "info",
                 "a prompt longer than the context was cut to half of it",
                 signs.lines("prompt_half", "read_like_half"),
                 "sudo ollamactl apply --context-length 65536",

@@ -4,7 +4,7 @@ start: its near miss, the same machine without what makes it wrong. Texts as peo
 # ruff: noqa: E501 - lines of logs and shells
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from ollamactl.core.facts import (
     Buffer,
@@ -25,6 +25,7 @@ from ollamactl.core.facts import (
     Slot,
     Start,
     Stray,
+    UnitFile,
     Variable,
 )
 from ollamactl.core.parse import unitfile
@@ -161,6 +162,11 @@ def set_in(layer: str, file: str) -> Facts:
     return host(effective=variable("OLLAMA_NUM_PARALLEL", "1", layer, file, lost))
 
 
+def dropin_that_is(missing: Literal["absent", "failed"]) -> Facts:
+    """A drop-in that systemd lists and nobody can read: gone, or a link to nowhere."""
+    return host(unit_files=(UnitFile(path=f"{UNIT}.d/override.conf", missing=Missing(missing, "a link to /srv/x")),))
+
+
 def unit_with(*lines: str, start: Start | None = None, **service: Any) -> Facts:
     """A running service whose main file holds these lines."""
     file = unitfile.parse(UNIT, "[Service]\n" + "".join(f"{line}\n" for line in lines), "main")
@@ -192,6 +198,9 @@ FIRES: dict[str, Machine] = {
     "sandbox_hides_models_dir": unit_with("InaccessiblePaths=/usr/share/ollama"),
     "system_call_filter_kills_server": journal("ollama.service: Main process exited, code=killed, status=31/SYS"),
     "resource_limit_low": unit_with("LimitNOFILE=64"),
+    "execstart_runs_no_server": unit_with(exec_start=("/usr/local/bin/ollama", "server")),
+    "dropin_not_readable": dropin_that_is("failed"),
+    "pass_environment_passes_nothing": unit_with("PassEnvironment=OLLAMA_NUM_PARALLEL", pass_environment=("OLLAMA_NUM_PARALLEL",)),
     "service_behind_others": unit_with("Nice=19"),
     "log_lines_suppressed": suppressed("ollama.service"),
     "loads_given_up": served().load(4096, 1, ok=False).load(4096, 1, ok=False).load(4096, 1, ok=False).load(4096, 1).text(),
@@ -267,6 +276,9 @@ MISSES: dict[str, Machine] = {
     "sandbox_hides_models_dir": unit_with("InaccessiblePaths=/usr/share/ollama", "InaccessiblePaths="),
     "system_call_filter_kills_server": journal("ollama.service: Main process exited, code=killed, status=15/TERM"),
     "resource_limit_low": unit_with("LimitNOFILE=1048576", "TasksMax=infinity", "LimitNPROC=80%"),
+    "execstart_runs_no_server": unit_with(exec_start=("/usr/local/bin/ollama", "serve")),
+    "dropin_not_readable": dropin_that_is("absent"),
+    "pass_environment_passes_nothing": unit_with("PassEnvironment=HOME", pass_environment=("HOME", "LANG")),
     "service_behind_others": unit_with("Nice=-5"),
     "log_lines_suppressed": suppressed("cron.service"),
     "loads_given_up": served().load(4096, 1).load(4096, 1).load(4096, 1).load(4096, 1).text(),

@@ -13,6 +13,7 @@ from ollamactl.core.facts import (
     Effective,
     Facts,
     InstalledModel,
+    Listener,
     Load,
     LogEvent,
     Origin,
@@ -22,6 +23,7 @@ from ollamactl.core.facts import (
     Start,
     System,
     UnitFile,
+    UnitName,
     Variable,
 )
 from ollamactl.core.pasted import facts_of
@@ -166,6 +168,81 @@ def test_a_models_folder_behind_a_tmp_of_the_services_own(models: str, says: lis
     effective = Effective(variables={"OLLAMA_MODELS": used})
     facts = msgspec.structs.replace(unit_with("PrivateTmp=true"), effective=effective)
     assert found(facts, "sandbox_hides_models_dir") == says
+
+
+@pytest.mark.parametrize(
+    ("name", "sub", "host_of", "restarts", "says"),
+    [
+        ("ollama2.service", "auto-restart", "", 3, ["error"]),
+        ("ollama2.service", "running", "127.0.0.1:11434", 7, ["error"]),  # for a moment
+        ("ollama2.service", "auto-restart", "127.0.0.1:11500", 3, []),
+        ("ollama2.service", "dead", "", 0, []),
+        ("ollama.service", "running", "", 3, []),
+    ],
+)
+def test_another_unit_that_wants_the_port_which_the_service_holds(
+    name: str, sub: str, host_of: str, restarts: int, says: list[str]
+) -> None:
+    environment = (f"OLLAMA_HOST={host_of}",) if host_of else ()
+    other = UnitName(
+        name=name, load="loaded", active="activating", sub=sub, restarts=restarts, environment=environment
+    )
+    mine = UnitName(name="ollama.service", load="loaded", active="active", sub="running", pid=900)
+    socket = Listener(address="127.0.0.1", port=11434, pid=900, name="ollama")
+    facts = host(units=(mine, other), listeners=(socket,), start=SERVED)
+    assert found(facts, "port_in_use") == says
+
+
+def test_a_port_that_another_unit_holds_is_given_up_by_that_unit() -> None:
+    other = Process(pid=700, argv=("ollama", "serve"), cgroup="/system.slice/ollama2.service")
+    units = (UnitName(name="ollama.service", load="loaded"), UnitName(name="ollama2.service", load="loaded", pid=700))
+    socket = Listener(address="127.0.0.1", port=11434, pid=700, name="ollama")
+    dead = service(main_pid=0, active_state="activating", sub_state="auto-restart", n_restarts=4)
+    facts = host(service=dead, process=None, servers=(other,), units=units, listeners=(socket,))
+    (first, *_) = run(facts).findings
+    assert (first.check, first.remedy.partition(" &&")[0]) == (
+        "port_in_use",
+        "sudo systemctl disable --now ollama2.service",
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "check"), [("success", "running_server_is_not_the_service"), ("exit-code", "port_in_use")]
+)
+def test_a_server_beside_a_service_that_was_stopped_or_has_died(result: str, check: str) -> None:
+    other = Process(pid=700, argv=("ollama", "serve"), user="anna", cgroup="/user.slice/user-1000.slice")
+    socket = Listener(address="127.0.0.1", port=11434, pid=700, name="ollama")
+    state = "inactive" if result == "success" else "failed"
+    dead = service(main_pid=0, active_state=state, result=result)
+    facts = host(service=dead, process=None, servers=(other,), units=(), listeners=(socket,))
+    assert [f.check for f in run(facts).findings if f.severity != "info"] == [check]
+
+
+@pytest.mark.parametrize(("lines", "says"), [((4, 2), ["warning"]), ((4, 4), [])])
+def test_a_variable_that_one_drop_in_sets_twice(lines: tuple[int, int], says: list[str]) -> None:
+    path = "/etc/systemd/system/ollama.service.d/override.conf"
+    first, last = (Origin(layer="environment", file=path, line=n) for n in (2, 3))
+    one = Variable(name="OLLAMA_NUM_PARALLEL", value=str(lines[1]), origin=last, shadowed=((str(lines[0]), first),))
+    facts = host(effective=Effective(variables={"OLLAMA_NUM_PARALLEL": one}))
+    assert found(facts, "dropin_overridden_by_later_dropin") == says
+
+
+@pytest.mark.parametrize(("user", "says"), [("root", ["warning"]), ("ollama", [])])
+def test_models_are_looked_for_in_the_home_of_the_units_user(user: str, says: list[str]) -> None:
+    homes = {"root": "/root", "ollama": "/usr/share/ollama"}
+    there, gone = PathState(path="x", type="dir"), PathState(path="x", missing=Missing("absent", "no"))
+    home = Variable(name="HOME", value=homes[user], origin=Origin(layer="service"))
+    paths = {"/usr/share/ollama/.ollama/models/manifests": there, "/root/.ollama/models/manifests": gone}
+    facts = host(effective=Effective(variables={"HOME": home}), paths=paths, installed=())
+    assert found(facts, "models_in_two_dirs") == says
+
+
+@pytest.mark.parametrize(("https", "says"), [("", ["warning"]), ("http://10.0.0.9:3128", ["info"])])
+def test_a_proxy_for_plain_http_in_the_units_environment(https: str, says: list[str]) -> None:
+    names = {"HTTP_PROXY": "http://10.0.0.9:3128"} | ({"HTTPS_PROXY": https} if https else {})
+    where = Origin(layer="environment", file="/etc/systemd/system/ollama.service.d/p.conf", line=2)
+    effective = Effective(variables={n: Variable(name=n, value=v, origin=where) for n, v in names.items()})
+    assert found(host(effective=effective, start=SERVED), "http_proxy_hijacks_local_api") == says
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,11 @@ def found(facts: Facts) -> list[str]:
         (start(FOREVER, 0, 2, 4), ["client_overrides_keep_alive"]),
         (start(FOREVER, 0, 2), []),  # once may be `ollama stop`
         (start(FOREVER, 0, 2, 4, died=True), []),
-        (start("5m0s", 0, 400, 800), []),
+        (start("5m0s", 0, 400, 800, 1200, 1600), []),
+        (start("5m0s", 0, 20, 40, 60), ["client_overrides_keep_alive"]),
+        (start("5m0s", 0, 20, 40), []),  # twice may be `ollama stop`
+        (start("5m0s", 0, 20, 40, 60, died=True), []),
+        (start("10s", 0, 20, 40, 60), []),
         (start("0s", 0, 2, 4), ["model_reload_every_request"]),
         (start("0s", 0), []),
     ],

@@ -168,7 +168,7 @@ def dropin_overridden_by_later_dropin(
         lost = [
             (value, o)
             for value, o in v.shadowed
-            if o.layer == "environment" and o.file not in (service.fragment_path, v.origin.file) and value != v.value
+            if o.layer == "environment" and o.file != service.fragment_path and value != v.value
         ]
         if lost and (name.startswith(("OLLAMA_", "LLAMA_")) or name in settings.REGISTRY):
             value, origin = lost[-1]
@@ -176,11 +176,15 @@ def dropin_overridden_by_later_dropin(
             line, does = f"{name}={v.value}", f"sets {v.value}"
             if v.value is None:
                 line, does = f"no {name}", "drops it"
+            later = f"{v.origin.file} is read later"
+            if v.origin.file == origin.file:
+                later = f"line {v.origin.line} comes later"
+            places = " ".join(dict.fromkeys((origin.file, v.origin.file)))
             yield Finding(
                 "info" if ours else "warning",
-                f"{name}={value} of {origin.file} is overridden: {v.origin.file} is read later and {does}",
+                f"{name}={value} of {origin.file} is overridden: {later} and {does}",
                 (f"{origin.file}:{origin.line}: {name}={value}", f"{v.origin.file}:{v.origin.line}: {line}"),
-                f"sudoedit {origin.file} {v.origin.file} && {AGAIN}    # keep one of the two lines",
+                f"sudoedit {places} && {AGAIN}    # keep one of the two lines",
             )
 
 

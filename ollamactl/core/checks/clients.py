@@ -109,6 +109,11 @@ def client_host_differs_from_server(
             (quote(start.listening_line) if start else hosts[0].place, *lines),
             f"export OLLAMA_HOST=127.0.0.1:{port}",
         )
+    elif facts.service is not None and port and port != "11434" and not any(s.name == "OLLAMA_HOST" for s in strays):
+        said = f"the server listens on port {port}: a command that is not told so asks 11434"
+        shown = (quote(start.listening_line if start else None), *(g.place for g in hosts[:1]))
+        fix = f"export OLLAMA_HOST=127.0.0.1:{port}    # in the shells that run ollama; or --unset OLLAMA_HOST"
+        yield Finding("info", said, shown, fix, weight=45)
 
 
 @check(weight=42)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, in_force, stated
 from ollamactl.core.checks.service import LOOP
-from ollamactl.core.facts import Facts, Service
+from ollamactl.core.facts import Facts, Service, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 
 ABSENT = re.compile(r"(?i)no such file|not found|cannot find")
@@ -111,3 +111,26 @@ def execstart_203_exec(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
             signs.quotes(status),
             "systemctl cat ollama | grep ExecStart; command -v ollama",
         )
+
+
+@check(weight=91, explains=LOOP)
+def execstart_runs_no_server(facts: Facts, service: Service, start: Start | None = None) -> Iterator[Finding]:
+    """ExecStart= runs Ollama's program with another command than serve.
+
+    Why: only `ollama serve` is the server; any other word, or none, prints help or an error and ends.
+    Seen: the command, of a unit that does not stay up.
+    Do: ExecStart=/usr/local/bin/ollama serve.
+    """
+    words = service.exec_start
+    serves = start is not None and bool(start.listening) and not start.ended
+    if serves or not words or not re.search(r"/ollama$", words[0]) or set(words[1:]) & {"serve", "start"}:
+        return
+    lines = [stated(file, one) for file, one in in_force(facts.unit_files or (), "ExecStart")[-1:]]
+    places = lines[0].partition(":")[0] if lines else service.fragment_path
+    yield Finding(
+        "error",
+        f"ExecStart={' '.join(words)} is no server: the command is `serve`",
+        tuple(lines) or (f"systemctl show: ExecStart={' '.join(words)}",),
+        f"sudoedit {places} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}"
+        f"    # ExecStart={words[0]} serve",
+    )

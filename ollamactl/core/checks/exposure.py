@@ -306,12 +306,16 @@ def http_proxy_hijacks_local_api(
     local = re.search(r"localhost|127\.|0\.0\.0\.0|\*", none) is not None
     if http and not local:
         place = values["HTTP_PROXY"].place if "HTTP_PROXY" in values else "server config: HTTP_PROXY"
+        of_service = "HTTP_PROXY" in values and values["HTTP_PROXY"].scope == "service" and "HTTPS_PROXY" not in values
+        said = "HTTP_PROXY is set and NO_PROXY leaves out the local address"
         yield Finding(
-            "error" if trouble else "info",
-            "HTTP_PROXY is set and NO_PROXY leaves out the local address",
+            "error" if trouble else "warning" if of_service else "info",
+            said + ("; pulls go by HTTPS_PROXY, which is not set" if of_service else ""),
             (place, *(signs.lines("client_cannot_connect", "something_wrong", "bind_error"))),
-            "export NO_PROXY=localhost,127.0.0.1,0.0.0.0",
-            weight=72 if trouble else 9,
+            "sudo ollamactl apply --unset HTTP_PROXY    # and --set HTTPS_PROXY=… where pulls need one"
+            if of_service
+            else "export NO_PROXY=localhost,127.0.0.1,0.0.0.0",
+            weight=72 if trouble or of_service else 9,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, assignments, check, stated
+from ollamactl.core.checks.base import Finding, assignments, check, in_force, stated
 from ollamactl.core.facts import Effective, Facts, LogEvent, PathState, Service
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -89,19 +89,28 @@ def service_home_missing(signs: Signs, facts: Facts) -> Iterator[Finding]:
     Do: make that home, or give the user the installer's.
     """
     events = [e for e in _denied(signs) if e.fields.get("call") == "mkdir"]
+    home = facts.effective.value("HOME") if facts.effective else None
+    user = (facts.service.user if facts.service else "") or "ollama"
     keys = signs.of("key_created")
     for event in events:
         path = event.fields.get("path", "")
         homes = [k.fields.get("path", "").partition("/.ollama")[0] for k in keys]
+        homes += [home] if home else []
         known = path in ("/var/lib/ollama", "/usr/share/ollama", "/home/ollama")
         if path in homes or (known and "/.ollama" not in path):
             yield Finding(
                 "error",
                 f"{path}, the home of the service's user, is not there",
-                signs.quotes([*keys[-1:], event]),
-                f"sudo install -d -o ollama -g ollama {path} && sudo systemctl restart ollama",
+                (*_other_user(facts), *signs.quotes([*keys[-1:], event])),
+                f"sudo install -d -o {user} -g {user} {path} && sudo systemctl restart ollama",
             )
             return
+
+
+def _other_user(facts: Facts) -> tuple[str, ...]:
+    """Lines of drop-ins that give the service another user or group than its unit does."""
+    found = [pair for key in ("User", "Group") for pair in in_force(facts.unit_files or (), key)[-1:]]
+    return tuple(stated(file, one) for file, one in found if file.role == "dropin")
 
 
 @check(weight=89, explains=("service_restart_loop", "models_dir_no_access"))
@@ -153,7 +162,7 @@ def models_dir_no_access(
         if "\\" in path:
             fix = f'icacls "{path}" /grant "%USERNAME%:(OI)(CI)F" /T    # or another OLLAMA_MODELS'
         said = f"the service may not {event.fields.get('call', 'open')} {path}"
-        yield Finding("error", said, (*signs.quotes([event]), *_ways(facts, folder)), fix)
+        yield Finding("error", said, (*signs.quotes([event]), *_other_user(facts), *_ways(facts, folder)), fix)
         return
     if signs.has("folder_told"):
         said = "the service's user may not enter the models folder or one above it"
@@ -255,6 +264,11 @@ def models_dir_missing(
             (f"stat {folder}: {state.missing}",),
             f"sudo install -d -o ollama -g ollama {folder} && sudo systemctl restart ollama",
         )
+    elif folder and state is not None and state.type == "file":
+        said = f"OLLAMA_MODELS={folder} is a file, no folder"
+        fix = "sudo ollamactl apply --set OLLAMA_MODELS=/srv/ollama/models"
+        lines = (f"stat {folder}: a file of {state.size} bytes", *signs.quotes(_denied(signs)))
+        yield Finding("error", said, lines, fix, weight=87, explains=("models_dir_no_access",))
     elif events or made or absent:
         wanted = folder or (made[-1].fields.get("path", "") if made else "")
         cannot = f"{wanted} cannot be made: a folder on the way to it is not there"
@@ -271,6 +285,16 @@ def _holds(path: str, folder: str) -> bool:
     return (folder.rstrip("/") + "/").startswith(path.rstrip("/") + "/")
 
 
+def _used(facts: Facts) -> str:
+    """Where the service looks for models."""
+    environ = (facts.process.environ if facts.process else None) or {}
+    values = [
+        environ.get(name) or (facts.effective.value(name) if facts.effective else None) or ""
+        for name in ("OLLAMA_MODELS", "HOME")
+    ]
+    return values[0] or f"{values[1].rstrip('/') or '/usr/share/ollama'}/.ollama/models"
+
+
 @check(weight=62, explains=("server_not_reachable",))
 def models_in_two_dirs(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Models lie in two folders, of which the server sees one.
@@ -280,8 +304,7 @@ def models_in_two_dirs(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
     Do: move blobs and manifests to the service's folder.
     """
     holding = [p for p, s in (facts.paths or {}).items() if p.endswith("/manifests") and s.missing is None]
-    used = facts.effective.value("OLLAMA_MODELS") if facts.effective else None
-    own = (used or "/usr/share/ollama/.ollama/models").rstrip("/") + "/manifests"
+    own = _used(facts).rstrip("/") + "/manifests"
     others = [p for p in holding if p != own]
     empty = facts.installed == ()
     if others and facts.service is not None and (own in holding or empty):
@@ -292,7 +315,7 @@ def models_in_two_dirs(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
             f"the service looks for models in {where}, which holds none; they lie in {other}"
             if empty
             else f"models also lie in {other}, where the service does not look",
-            tuple(f"stat {p}" for p in holding),
+            (*_other_user(facts), *(f"stat {p}" for p in holding)),
             f"sudo cp -rn {other}/. {own.removesuffix('manifests')} && sudo chown -R ollama: "
             f"{own.removesuffix('/manifests')}",
         )

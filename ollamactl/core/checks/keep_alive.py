@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator
 
+from ollamactl.core import govalues
 from ollamactl.core.checks.base import Finding, check, configured
-from ollamactl.core.facts import Facts, Start
+from ollamactl.core.facts import Facts, Load, Start
 from ollamactl.core.inflight import is_work
 from ollamactl.core.needs import NO_SIGNS, Signs
 from ollamactl.core.parse.slog import seconds_of
@@ -50,7 +52,8 @@ def client_overrides_keep_alive(
         )
         return
     long = forever or _hours(keep) >= 1
-    gaps = _early_reloads(start) or (forever and _unloaded_at_once(start, signs)) if start and long else []
+    gaps = _early_reloads(start) if start and long else []
+    gaps = gaps or (_unloaded_at_once(start, signs, keep) if start else [])
     soon = _expires(facts) if forever else []
     if soon and not gaps:
         yield Finding(
@@ -83,8 +86,9 @@ def _hours(text: str) -> float:
     return float(found[1]) if found else 0.0
 
 
-def _early_reloads(start: Start, least: float = 60.0) -> list[str]:
-    """Loads of a model that was loaded before with the same options, nothing else between: it was unloaded."""
+def _early_reloads(start: Start, least: float = 60.0, most: float = math.inf) -> list[str]:
+    """Loads of a model that was loaded before with the same options, so many seconds ago and nothing else between: it
+    was unloaded."""
     found = []
     for before, after in zip(start.loads, start.loads[1:], strict=False):
         same = (before.model, before.context, before.slots, before.gpu_layers) == (
@@ -94,16 +98,23 @@ def _early_reloads(start: Start, least: float = 60.0) -> list[str]:
             after.gpu_layers,
         )
         loaded = same and before.outcome == after.outcome == "loaded"
-        if loaded and before.at and after.at and after.at - before.at > least:
+        loaded = loaded and _options(before) == _options(after)
+        if loaded and before.at and after.at and least < after.at - before.at < most:
             found.append(after.text)
     return found
 
 
-def _unloaded_at_once(start: Start, signs: Signs) -> list[str]:
-    """The same within seconds, where it happened twice and no runner died."""
-    died = signs.has(*DIED)
-    found = [] if died else _early_reloads(start, least=0.0)
-    return found if len(found) >= 2 else []
+def _options(load: Load) -> list[str]:
+    """The runner's command but for its port."""
+    return [b for a, b in itertools.pairwise(("", *load.argv)) if a != "--port"]
+
+
+def _unloaded_at_once(start: Start, signs: Signs, keep: str) -> list[str]:
+    """The same before the time that the server keeps a model is over, where it happened more often than somebody
+    stops a model, and no runner died."""
+    most = govalues.seconds(keep) or 0.0
+    found = [] if signs.has(*DIED) else _early_reloads(start, least=0.0, most=most)
+    return found if len(found) >= (2 if most == math.inf else 3) else []
 
 
 def _expires(facts: Facts) -> list[str]:

@@ -7,9 +7,9 @@ import shlex
 from collections.abc import Iterator
 
 from ollamactl.core import settings
-from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.checks.base import Finding, check, times
 from ollamactl.core.checks.service import LOOP
-from ollamactl.core.facts import Container, Effective, Facts, Listener, Start
+from ollamactl.core.facts import Container, Effective, Facts, Listener, Start, UnitName
 from ollamactl.core.needs import NO_SIGNS, Signs
 
 
@@ -41,10 +41,30 @@ def _held(facts: Facts, owner: Listener, unit: str) -> tuple[str, str]:
     again = f"&& sudo systemctl restart {unit}"
     if box is not None:
         return f"{who}, for the container {box.name}", f"sudo {box.engine} stop {shlex.quote(box.name)} {again}"
+    server = next((s for s in facts.servers or () if s.pid == owner.pid), None)
+    if server is not None and (other := _unit_of(server.cgroup, facts)):
+        return f"{who}, of {other}", f"sudo systemctl disable --now {other} {again}"
     if engine := PROXIES.get(owner.name):
         ask = f"sudo {engine} ps --filter publish={owner.port}    # its name: sudo {engine} stop NAME {again}"
         return f"{who}, for a container", ask
     return who, f"sudo kill {owner.pid} {again}"
+
+
+def _rival(facts: Facts, port: int) -> UnitName | None:
+    """Another unit that wants the port which the service holds, so that it dies again and again."""
+    holds = {x.pid for x in facts.listeners or () if x.port == port}
+    if facts.service is None or facts.process is None or facts.process.pid not in holds:
+        return None
+    for unit in facts.units or ():
+        beside = unit.name != facts.service.id and unit.pid not in holds
+        dies = unit.active == "failed" or (unit.active in ("active", "activating") and unit.restarts > 0)
+        if beside and dies and _port(_value(unit.environment, "OLLAMA_HOST")) == port:
+            return unit
+    return None
+
+
+def _value(environment: tuple[str, ...], name: str) -> str:
+    return next((v.partition("=")[2] for v in reversed(environment) if v.startswith(f"{name}=")), "")
 
 
 def _publishes(box: Container, port: int) -> bool:
@@ -52,7 +72,10 @@ def _publishes(box: Container, port: int) -> bool:
 
 
 def wanted_port(effective: Effective | None) -> int:
-    value = (effective.value("OLLAMA_HOST") if effective else "") or ""
+    return _port((effective.value("OLLAMA_HOST") if effective else "") or "")
+
+
+def _port(value: str) -> int:
     printed = settings.REGISTRY["OLLAMA_HOST"].read(value).printed
     found = re.search(r":(\d+)$", printed)
     return int(found[1]) if found else 11434
@@ -84,6 +107,9 @@ def port_in_use(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = Non
     known = service is not None and service.active_state != ""
     dead = service is not None and known and (not service.main_pid or service.sub_state == "auto-restart")
     dead = dead or _between_two_deaths(facts, port)
+    stopped = service is not None and service.active_state == "inactive" and service.result in ("", "success")
+    if stopped and owner is not None and any(s.pid == owner.pid for s in facts.servers or ()):
+        return  # nobody starts the service: another check says who answers in its place
     if owner is not None and (dead or lines):
         who, fix = _held(facts, owner, service.id if service else "ollama")
         restarts = (
@@ -97,6 +123,16 @@ def port_in_use(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = Non
             (f"socket: LISTEN {owner.address}:{owner.port} {who}", *lines),
             fix,
             consequences=(*restarts, "settings of the service do not apply to who answers"),
+        )
+        return
+    if (rival := _rival(facts, port)) is not None:
+        state = f"systemctl show {rival.name}: {rival.active} ({rival.sub}), restarted {times(rival.restarts, 'time')}"
+        yield Finding(
+            "error",
+            f"{rival.name} wants port {port} too, which {service.id if service else 'the service'} holds: it dies at "
+            "each start",
+            (state, f"socket: LISTEN port {port}, pid {facts.process.pid if facts.process else '?'}"),
+            f"sudo systemctl disable --now {rival.name}    # or another OLLAMA_HOST for it",
         )
         return
     if signs.has("client_version_differs"):
@@ -169,7 +205,7 @@ def bind_refused(signs: Signs) -> Iterator[Finding]:
         yield Finding("error", said, signs.lines("bind_refused"), "sudo ollamactl apply --host 127.0.0.1:11434")
 
 
-@check(weight=70)
+@check(weight=70, explains=("service_not_started_at_boot",))
 def running_server_is_not_the_service(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The server that answers is not the service.
 
@@ -222,5 +258,9 @@ def running_server_is_not_the_service(facts: Facts, signs: Signs = NO_SIGNS) -> 
         )
 
 
+def _unit_of(cgroup: str, facts: Facts) -> str:
+    return next((u.name for u in facts.units or () if cgroup.endswith(f"/{u.name}")), "")
+
+
 def _other_unit(cgroup: str, facts: Facts) -> bool:
-    return any(cgroup.endswith(f"/{u.name}") for u in facts.units or ()) or "docker" in cgroup or "libpod" in cgroup
+    return bool(_unit_of(cgroup, facts)) or "docker" in cgroup or "libpod" in cgroup

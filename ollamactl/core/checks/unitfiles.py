@@ -9,6 +9,11 @@ from ollamactl.core.checks.base import Finding, Severity, assignments, check, in
 from ollamactl.core.facts import Complaint, Facts, Log, UnitFile, UnitProblem
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
+# a variable whose value may be cut -> what its rest leads to
+CUT = {
+    "OLLAMA_MODELS": ("models_dir_no_access", "models_dir_missing", "models_in_two_dirs", "service_home_missing"),
+    "OLLAMA_HOST": ("bind_refused", "client_host_differs_from_server"),
+}
 _OUTSIDE = ("outside of section", "before any section", "no section")
 
 
@@ -94,7 +99,13 @@ def malformed_env_assignment(
                 continue
             if "OLLAMA" in problem.text.upper() or re.match(r"(?i)environment", problem.text):
                 said = f"{file.path}:{problem.line} does not set what it names: {problem.why}"
-                yield Finding("error", said, (f"{file.path}:{problem.line}: {problem.text}",), _edit(file.path))
+                yield Finding(
+                    "error",
+                    said,
+                    (f"{file.path}:{problem.line}: {problem.text}",),
+                    _edit(file.path),
+                    explains=_follows(problem.text),
+                )
     for read in facts.env_files or ():
         for problem in read.problems:
             said = f"{read.path}:{problem.line} does not set what it names: {problem.why}"
@@ -115,6 +126,27 @@ def malformed_env_assignment(
             signs.quotes([event]),
             f"sudo ollamactl apply --set {name}={value}",
         )
+
+
+def _follows(text: str) -> tuple[str, ...]:
+    """What comes of a value that is cut."""
+    found = [checks for name, checks in CUT.items() if name in text]
+    return tuple(check for checks in found for check in checks)
+
+
+@check(weight=85, explains=("need_daemon_reload", "config_newer_than_process"))
+def dropin_not_readable(facts: Facts) -> Iterator[Finding]:
+    """A drop-in is a link to nowhere, or a folder.
+
+    Why: systemd lists it, reads nothing of it, and asks for a daemon-reload for ever.
+    Seen: the entry of the drop-ins' folder.
+    Do: put the file there, or take the entry away.
+    """
+    for file in facts.unit_files or ():
+        if file.role == "dropin" and file.missing is not None and file.missing.kind == "failed":
+            fix = f"sudo rm -r {file.path} && sudo systemctl daemon-reload    # or put the file there"
+            said = f"{file.path} can't be read: systemd gets nothing of it"
+            yield Finding("warning", said, (str(file.missing),), fix)
 
 
 @check(weight=80)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from ollamactl.core import settings
 from ollamactl.core.checks.arrived import AGAIN, SHELLS, mismatches
-from ollamactl.core.checks.base import Finding, check, configured
+from ollamactl.core.checks.base import Finding, check, configured, in_force, stated
 from ollamactl.core.facts import Effective, Facts, Service, Start, Stray
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 from ollamactl.core.settings import Setting
@@ -162,6 +162,27 @@ def unset_environment_drops_setting(effective: Effective, service: Service) -> I
                     f"{origin.file}:{origin.line}: {name}={value}",
                 ),
                 f"sudoedit {v.origin.file} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}",
+            )
+
+
+@check(weight=79)
+def pass_environment_passes_nothing(effective: Effective, service: Service, facts: Facts) -> Iterator[Finding]:
+    """PassEnvironment= names a variable that systemd itself does not have.
+
+    Why: it passes on what systemd's own process was started with, or was told by set-environment; not what a shell or
+    /etc/environment sets.
+    Seen: the line, and no value anywhere.
+    Do: Environment= in a drop-in: ollamactl apply writes it.
+    """
+    lines = [(file, one) for file, one in in_force(facts.unit_files or (), "PassEnvironment")]
+    for name in service.pass_environment:
+        setting = settings.lookup(name)
+        if setting is not None and effective.value(name) is None:
+            yield Finding(
+                "warning",
+                f"PassEnvironment={name} passes nothing: systemd has no such variable",
+                tuple(stated(file, one) for file, one in lines if name in one.value.split()),
+                f"sudo ollamactl apply {settings.option(setting)} {setting.example}".replace("= ", "="),
             )
 
 

@@ -128,10 +128,10 @@ def invalid_value(
         if setting is None or one.name in told or setting.kind in ("bool", "text", "items", "origins"):
             continue
         if setting.kind == "path":
-            if one.scope == "service" and re.match(r"[~$]|\.{1,2}/|\w[\w.-]*/", one.value.strip("\"' ")):
+            if one.scope == "service" and re.match(r"[~$]|\.{1,2}/|\w[\w.-]*(?:/|$)", one.value.strip("\"' ")):
                 said = f"{one.name}={one.value} is no absolute path: it is taken as it stands, no shell expands it"
                 fix = f"sudo ollamactl apply --set {one.name}=/ABSOLUTE/PATH"
-                so = ("service_restart_loop", "models_dir_missing")
+                so = ("service_restart_loop", "models_dir_missing", "models_dir_no_access", "service_home_missing")
                 yield Finding("warning", said, (one.place,), fix, explains=so)
             continue
         problem = setting.read(one.value).problem if one.value else ""
@@ -163,7 +163,7 @@ def _chooses_not(start: Start | None) -> bool:
     return not release or release >= (0, 10)
 
 
-@check(weight=75, explains=("proxy_not_in_service",))
+@check(weight=75, explains=("proxy_not_in_service", "bind_refused", "models_dir_no_access", "models_dir_missing"))
 def placeholder_value_in_config(given: tuple[Given, ...], signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A value was copied from an example and never replaced.
 

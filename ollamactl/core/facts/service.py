@@ -14,6 +14,9 @@ class UnitName(Record, frozen=True, kw_only=True):
     active: str = ""
     sub: str = ""
     description: str = ""
+    pid: int = 0
+    restarts: int = 0  # by systemd, since somebody started it
+    environment: tuple[str, ...] = ()  # NAME=value of its Environment= lines
 
 
 class Service(Record, frozen=True, kw_only=True):

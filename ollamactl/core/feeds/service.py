@@ -62,7 +62,15 @@ def units(c: Collector) -> tuple[UnitName, ...]:
         named = has.id.startswith("snap.ollama.") or (has.id == "ollama.service" and has.load_state != "not-found")
         holds = has.id in hold and has.id.startswith("ollama")
         if has.id and (named or holds or is_server(has.exec_start)):
-            running[has.id] = UnitName(name=has.id, load=has.load_state, active=has.active_state, sub=has.sub_state)
+            running[has.id] = UnitName(
+                name=has.id,
+                load=has.load_state,
+                active=has.active_state,
+                sub=has.sub_state,
+                pid=has.main_pid,
+                restarts=has.n_restarts,
+                environment=has.environment,
+            )
     return tuple(running.values())
 
 
@@ -132,11 +140,18 @@ def unit_files(c: Collector) -> tuple[UnitFile, ...]:
         role: Literal["main", "dropin"] = "main" if path == has.fragment_path else "dropin"
         reading = c.read(file(path))
         if reading.missing is not None:
-            found.append(UnitFile(path=path, role=role, missing=reading.missing))
+            found.append(UnitFile(path=path, role=role, missing=_dangling(c, path) or reading.missing))
         else:
             parsed = unitfile.parse(path, reading.text, role)
             found.append(msgspec.structs.replace(parsed, text=reading.text, mtime=_mtime(c, path)))
     return tuple(found)
+
+
+def _dangling(c: Collector, path: str) -> Missing | None:
+    """Why a link can't be read that leads nowhere."""
+    reading = c.read(stat(path))
+    target = msgspec.json.decode(reading.body)["target"] if reading.body and not reading.missing else None
+    return Missing("failed", f"{path}: a link to {target}, which can't be read") if target else None
 
 
 def _mtime(c: Collector, path: str) -> float | None:

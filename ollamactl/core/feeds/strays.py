@@ -37,7 +37,7 @@ def strays(c: Collector) -> tuple[Stray, ...]:
         raise Unknown(Missing("unsupported", f"{has.id} is no unit of the system's manager"))
     read = {has.fragment_path, has.source_path, *has.dropin_paths, *(path for path, _ in has.environment_files)}
     groups: dict[str, list[str]] = {
-        "unit": _named(c, [f"{folder}/{_stem(has.id)}*.d/*" for folder in FOLDERS]),
+        "unit": _named(c, [f"{folder}/{name}" for folder in FOLDERS for name in _near(has.id)]),
         "user-unit": _named(c, [f"{folder}/{_stem(has.id)}*.d/*" for folder in USERS]),
         "env-file": _named(c, ENVIRONMENT_FILES),
         "shell": [*SHELLS, *_named(c, SHELL_FOLDERS), *_named(c, [f"{h}/{n}" for h in HOMES for n in IN_HOME])],
@@ -65,6 +65,14 @@ def _named(c: Collector, patterns: list[str] | tuple[str, ...]) -> list[str]:
         if reading.body and reading.missing is None:
             found += msgspec.json.decode(reading.body, type=list[str])
     return found
+
+
+def _near(unit: str) -> tuple[str, ...]:
+    """Names of what is meant for a unit: its folder, also misspelt, and files that stand outside of it."""
+    stem = _stem(unit)
+    wide = f"{stem[:2]}*{stem[-2:]}" if stem == "ollama" else stem
+    first = f"[{wide[0].lower()}{wide[0].upper()}]{wide[1:]}"
+    return f"{first}*.d/*", f"{first}*.conf"
 
 
 def _stem(unit: str) -> str:

@@ -21,8 +21,9 @@ KINDS = (
     "runner_dropped",
     "load_failed",
 )
-# of a client that went away, and of a runner that ended with its server
-NO_CRASH = re.compile(r"context canceled|context deadline|signal: (?:terminated|interrupt|hangup)")
+# of a client that went away; of a runner that ends with its server
+NO_CRASH = re.compile(r"context canceled|context deadline")
+WITH_SERVER = re.compile(r"signal: (?:terminated|interrupt|hangup)")
 
 
 @check(weight=35)
@@ -97,6 +98,7 @@ def runner_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
 def _crashes(signs: Signs) -> list[LogEvent]:
     """What says that a runner died, in the order of its kinds and lines."""
     events = [e for e in signs.of(*KINDS) if not NO_CRASH.search(e.text)]
+    events = [e for e in events if e.kind != "runner_terminated" or not WITH_SERVER.search(e.text)]
     if signs.has("client_gone_during_load"):  # a load that fails without an error was given up
         events = [e for e in events if e.kind != "load_failed" or e.fields.get("error")]
     return events

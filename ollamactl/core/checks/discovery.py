@@ -112,6 +112,8 @@ def service_started_before_gpu(
         for e in signs.of("cuda_init_failed", "no_nvidia_device")
         if re.search(r"no CUDA-capable device|no nvidia devices", e.text)
     ]
+    if any(x.offloaded and x.offloaded[0] for x in (start.loads if start else ())):
+        early = []  # the server gave layers to a GPU: it had found one
     hidden = any(value_of(start, (), name) for name in VISIBLE) or signs.has(
         "igpu_dropped",
         "nvidia_driver_too_old",

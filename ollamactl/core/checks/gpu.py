@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check
-from ollamactl.core.facts import Compute, Facts, LogEvent, Start
-from ollamactl.core.needs import NO_SIGNS, Given, Signs
+from ollamactl.core.facts import Buffer, Compute, Facts, Load, Start
+from ollamactl.core.needs import Given, Signs
 
 # said by the engine at work, so that a device which was found does not excuse it
 NO_CODE = r"kernel image is|TensileLibrary|invalid device function|hipErrorNoBinaryForGpu"
@@ -47,9 +47,32 @@ def previous(facts: Facts, start: Start | None, *, same: bool) -> Start | None:
     return starts[-2]
 
 
+def lost_by_upgrade(facts: Facts, start: Start | None) -> Compute | None:
+    """A device that another release found in the same log, and the one that runs now does not."""
+    before = previous(facts, start, same=False)
+    return next(iter(gpus_of(before)), None) if before and cpu_only(start) else None
+
+
+def driver_of_then(device: Compute) -> bool:
+    """Whether its driver is older than what releases from 0.30 take (550: CUDA 12.4)."""
+    return device.library.lower() == "cuda" and re.fullmatch(r"1[01]\.\d+|12\.[0-3]", device.driver) is not None
+
+
 def used(signs: Signs, start: Start | None) -> bool:
     """Whether a GPU is in use after all: then complaints of one library or one device are no fault."""
-    return bool(gpus_of(start)) or any(x.offloaded and x.offloaded[0] > 0 for x in (start.loads if start else ()))
+    return bool(gpus_of(start)) or any(on_gpu(x) for x in (start.loads if start else ()))
+
+
+def on_gpu(load: Load) -> bool:
+    """Whether layers went to a GPU, and not only were meant to: a runner without its backend counts them all the
+    same."""
+    weights = [b for b in load.buffers if b.kind == "model"]
+    return bool(load.offloaded and load.offloaded[0]) and not (weights and all(map(in_memory, weights)))
+
+
+def in_memory(buffer: Buffer) -> bool:
+    """Whether a buffer lies in the host's memory."""
+    return re.match(r"(?i)CPU|\w+_Host$", buffer.device) is not None
 
 
 def value_of(start: Start | None, given: tuple[Given, ...], name: str) -> str:
@@ -84,6 +107,13 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
             "libraries of the engine are missing: only a part of the package was installed",
             signs.quotes([*libs, *exit127, *signs.of("engine_missing")]),
             "curl -fsSL https://ollama.com/install.sh | sh",
+        )
+    elif signs.has("mlx_missing"):
+        yield Finding(
+            "error",
+            "the model is for MLX, which this installation does not have: such models run on Apple silicon",
+            signs.lines("mlx_missing"),
+            "ollama list; ollama pull MODEL    # a build of it that is no MLX one",
         )
     elif signs.has("builtin_runner_only") and not used(signs, start) and not _on_mac(facts):
         yield Finding(
@@ -187,106 +217,12 @@ def gpu_not_supported_by_backend(
             signs.quotes(crashed),
             "sudo ollamactl apply --set OLLAMA_VULKAN=1    # or another release",
         )
-    elif (before := previous(facts, start, same=False)) and (lost := gpus_of(before)) and cpu_only(start):
+    elif (lost := lost_by_upgrade(facts, start)) and not (lost.type == "iGPU" or driver_of_then(lost)):
         yield Finding(
             "warning",
-            f"{named(lost[0])} was found by {before.version}, and not by this release",
-            (lost[0].text, start.computes[0].text if start else ""),
-            f"curl -fsSL https://ollama.com/install.sh | OLLAMA_VERSION={before.version} sh    # or a newer driver",
-        )
-
-
-@check(weight=45, explains=("partial_offload",))
-def discovery_ok_but_runner_cpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
-    """The GPU was found, and the model runs on the CPU all the same.
-
-    Why: the backend failed to load in the runner, no layer fitted, or num_gpu 0 was asked for; INFO has no warning.
-    Seen: `inference compute` with a GPU beside "offloaded 0/N" or PROCESSOR 100% CPU.
-    Do: look at the runner's own lines (OLLAMA_DEBUG=1).
-    """
-    start = facts.start
-    fix = "sudo ollamactl apply --set OLLAMA_DEBUG=1; journalctl -u ollama -f"
-    devices = gpus_of(start)
-    for load in [x for x in (start.loads if start else ()) if x.outcome == "loaded"][-1:]:
-        zero = load.offloaded is not None and load.offloaded[0] == 0
-        only_cpu = (
-            load.offloaded is None
-            and bool(load.buffers)
-            and all(b.device.upper().startswith("CPU") for b in load.buffers)
-        )
-        if devices and (zero or only_cpu) and load.gpu_layers != 0 and "--embedding" not in load.argv:
-            yield Finding(
-                "warning",
-                f"{named(devices[0])} was found, and a model runs on the CPU",
-                (devices[0].text, load.text),
-                fix,
-            )
-            return
-    on_cpu = [m for m in facts.loaded or () if m.size and m.size_vram == 0]
-    if devices and on_cpu:
-        yield Finding(
-            "warning",
-            f"{named(devices[0])} was found, and {on_cpu[0].name} runs on the CPU",
-            (devices[0].text, f"ollama ps: {on_cpu[0].name} 100% CPU"),
-            fix,
-        )
-    elif signs.has("no_layer_fits") and not (start and start.loads):
-        yield Finding("warning", "no layer went to the GPU, said only at DEBUG", signs.lines("no_layer_fits"), fix)
-    elif devices and not used_by_load(start) and (failed := _engine_without_gpu(signs, start)):
-        yield Finding(
-            "warning",
-            f"{named(devices[0])} was found, and the runner could not use it",
-            (*signs.quotes(failed), devices[0].text),
-            fix,
-        )
-    elif devices and signs.has("no_nvidia_device") and signs.has("rocm_runner_failed"):
-        yield Finding(
-            "warning", "the GPU was found and the runner fell back to the CPU", signs.lines("no_nvidia_device"), fix
-        )
-
-
-def used_by_load(start: Start | None) -> bool:
-    """Whether the last load put layers on a GPU."""
-    load = start.loads[-1] if start and start.loads else None
-    return load is not None and load.offloaded is not None and load.offloaded[0] > 0
-
-
-def _engine_without_gpu(signs: Signs, start: Start | None) -> list[LogEvent]:
-    """What the runner of a load said of its GPU; before the loads it is a probe, and others may have gone well."""
-    first = start.loads[0].line or 0 if start and start.loads else None
-    asked = first is not None and start is not None and start.loads[-1].gpu_layers != 0
-    return signs.of("runner_gpu_failed") or [
-        e
-        for e in signs.of("cuda_init_failed", "no_gpu_usable")
-        if (asked if e.kind == "no_gpu_usable" else "ggml_cuda_init" in e.text) and (e.line or 0) > (first or 1 << 60)
-    ]
-
-
-@check(weight=44)
-def ps_says_gpu_but_cpu_busy(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
-    """`ollama ps` says GPU, the CPU does the work.
-
-    Why: it shows the estimate; with a quantised cache and a head size that the GPU lacks, attention is on the CPU.
-    Seen: a busy CPU under "100% GPU".
-    Do: OLLAMA_KV_CACHE_TYPE=f16 as a trial; look at the buffers of the load.
-    """
-    whole = [m for m in facts.loaded or () if m.size and m.size_vram >= m.size]
-    load = next((x for x in reversed(facts.start.loads if facts.start else ()) if x.buffers), None)
-    if whole and load is not None and all(b.device.upper().startswith("CPU") for b in load.buffers):
-        yield Finding(
-            "warning",
-            f"`ollama ps` says that {whole[0].name} is on the GPU, and all buffers of the load are on the CPU",
-            (f"ollama ps: {whole[0].name} 100% GPU", *(b.text for b in load.buffers[:3])),
-            "sudo ollamactl apply --set OLLAMA_DEBUG=1; journalctl -u ollama | grep -iE 'cuda|rocm|vulkan'",
-        )
-    elif signs.has("cpu_busy_though_gpu") or (
-        whole and whole == list(facts.loaded or ()) and signs.has("runner_cpu_busy")
-    ):
-        yield Finding(
-            "warning",
-            "`ollama ps` says GPU while the CPU is at work",
-            signs.lines("cpu_busy_though_gpu", "runner_cpu_busy"),
-            "sudo ollamactl apply --kv-cache-type f16",
+            f"{named(lost)} was found by the release before, and not by this one",
+            (lost.text, start.computes[0].text if start else ""),
+            "sudo ollamactl apply --set OLLAMA_VULKAN=1    # or a newer driver, or the release before",
         )
 
 

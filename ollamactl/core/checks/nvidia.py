@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check
-from ollamactl.core.checks.gpu import CPU, cpu_only, gpus_of, used
+from ollamactl.core.checks.gpu import CPU, cpu_only, driver_of_then, gpus_of, lost_by_upgrade, named, used
 from ollamactl.core.facts import Facts, GpuDriver, LogEvent, Start
 from ollamactl.core.needs import Signs
 
@@ -21,7 +21,11 @@ KNOWN_CODES = ("35", "100", "18", "803", "804", "800", "304", "999")
 
 @check(weight=78, explains=CPU)
 def nvidia_driver_too_old(
-    signs: Signs, release: tuple[int, ...] = (), drivers: tuple[GpuDriver, ...] = (), start: Start | None = None
+    signs: Signs,
+    facts: Facts,
+    release: tuple[int, ...] = (),
+    drivers: tuple[GpuDriver, ...] = (),
+    start: Start | None = None,
 ) -> Iterator[Finding]:
     """The NVIDIA driver is too old for this release.
 
@@ -54,7 +58,11 @@ def nvidia_driver_too_old(
         )
         return
     old = [c for c in gpus_of(start) if c.library.lower() == "cuda" and re.fullmatch(r"1[12]\.[01]|11\.\d+", c.driver)]
-    if signs.has("nvidia_unused_since") and not gpus_of(start) and not old:
+    lost = lost_by_upgrade(facts, start)
+    if lost is not None and release >= (0, 30) and driver_of_then(lost):
+        said = f"a newer release leaves {named(lost)} unused: its driver has CUDA {lost.driver}"
+        yield Finding("warning", said, (lost.text, start.computes[0].text if start else ""), fix)
+    elif signs.has("nvidia_unused_since") and not gpus_of(start) and not old:
         said = "a newer release leaves the NVIDIA GPU unused: most often the driver is too old for it"
         yield Finding("warning", said, signs.lines("nvidia_unused_since"), fix)
     elif signs.has("driver_version_told") and not gpus_of(start):

@@ -161,6 +161,7 @@ def service_restart_loop(
     )
 
 
+OF_RUNNER = r"unable to (?:load|create)|runner (?:failed|process)"
 CAUGHT = r"panic recovered|http: panic serving"
 RUNNER_DIED = ("runner_dropped", "runner_gone", "runner_terminated")
 
@@ -175,7 +176,7 @@ def server_panic_restarts(signs: Signs, start: Start | None = None) -> Iterator[
     Do: upgrade; report the trace.
     """
     found = signs.of("panic", "segfault")
-    fatal = [e for e in found if not re.search(rf"{CAUGHT}|unable to (?:load|create)", e.text)]
+    fatal = [e for e in found if not re.search(rf"{CAUGHT}|{OF_RUNNER}", e.text)]
     own = [e for e in fatal if start is None or ((e.pid is None or e.pid == start.pid) and not _went_on(start, e))]
     if signs.has("runner_trace") and not signs.has("server_trace"):
         own = []  # each process prints the stacks of its own goroutines

@@ -144,7 +144,8 @@ class Loading:
                 self.go_buffers, self.go_group_ended = [], False
             size = parse_size(fields.get("size", ""))
             if size is not None and len(self.go_buffers) < 256:
-                self.go_buffers.append(Buffer(kind=kind, device=fields.get("device", ""), bytes=size, text=text))
+                device = fields.get("device") or fields.get("buffer", "")  # buffer: up to 0.11.4
+                self.go_buffers.append(Buffer(kind=kind, device=device, bytes=size, text=text))
             return True
         if msg == "total memory":
             self.go_group_ended = True

@@ -124,3 +124,33 @@ def test_what_was_copied_from_a_healthy_host_stays_silent(way: str) -> None:
     )
     for line in healthy:
         assert [f for f in report(WAYS[way](line)).findings if f.severity != "info"] == []
+
+
+def at_blanks(line: str, width: int = 78) -> list[str]:
+    """As PowerShell writes a program's words to a file: broken behind the last blank before the console's width."""
+    lines = [""]
+    for word in re.findall(r"\S+\s*", line):
+        if lines[-1] and len(lines[-1] + word.rstrip()) > width:
+            lines.append("")
+        lines[-1] += word
+    return lines
+
+
+def at_width(line: str, width: int = 90) -> list[str]:
+    """As a terminal's screen is copied: broken wherever its edge is."""
+    return [line[at : at + width] for at in range(0, len(line), width)]
+
+
+@pytest.mark.parametrize("fold", [at_blanks, at_width])
+def test_records_that_a_console_broke(fold: Callable[[str], list[str]]) -> None:
+    whole = [line for line in LINES.values() if line.startswith("time=")]
+    text, _ = wrapping.unwrapped("\n".join(part for line in whole for part in fold(line)))
+    assert [line for line in text.splitlines() if line.strip()] == whole
+
+
+def test_a_value_that_is_never_closed_takes_nothing_in() -> None:
+    """A line that was cut, and the engine's lines after it."""
+    cut = LINES["parallel_is_one"][:120]
+    engine = "load_tensors: offloaded 33/33 layers to GPU"
+    text, _ = wrapping.unwrapped("\n".join((cut, engine, LINES["prompt_truncated"])))
+    assert text.splitlines() == [cut, engine, LINES["prompt_truncated"]]

@@ -193,7 +193,8 @@ def vram_tiered_default_context(
     many = slots.isdigit() and int(slots) > 1 and not (start.loads and all(is_embedding(x) for x in start.loads))
     reduced = signs.has("context_reduced")
     unset = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") in ("", "0")
-    if not unset:
+    chosen = bool(start.loads) and all(x.context and x.context != start.default_context for x in start.loads)
+    if not unset or (chosen and not reduced):  # clients ask for a context of their own: the tier's is nobody's
         return
     if many or reduced:
         said = f"{tier}" + (

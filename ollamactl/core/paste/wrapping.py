@@ -57,6 +57,8 @@ _GO = re.compile(r"[\w/]+\.go:\d+")
 
 _RECORD = re.compile(r"\blevel=(?:DEBUG|INFO|WARN|ERROR)\b|^\s*time=\d{4}-")
 _KEY = r"(?:\"[\w .]+\"|[A-Za-z_][\w.]*)="
+FOLDS = 60  # lines that one value is folded into
+_OPENS = re.compile(rf"[ \t]*{_KEY}\"?\S")
 _GOES_ON = re.compile(rf"[ \t]+{_KEY}\S|(?:{_KEY}(?:\"[^\"]*\"|\S+)\s*)+$")
 
 
@@ -240,13 +242,53 @@ def _joined(lines: list[str]) -> list[str]:
 
 
 def _unfolded(lines: list[str]) -> list[str]:
-    """Records that were folded for the reader (the rest of their fields on lines of their own) as one line; the
-    others are left empty."""
-    record = -1
-    for n, line in enumerate(lines):
-        begins = _RECORD.search(line) is not None
-        if record >= 0 and not begins and _GOES_ON.match(line) and len(lines[record]) < LONGEST:
-            lines[record], lines[n] = f"{lines[record]} {line.strip()}", ""
+    """Records that were folded for the reader, or by a console at its width, as one line; the others are left empty."""
+    record, last, n = -1, "", 0
+    width = _width(lines)
+    while n < len(lines):
+        line, first = lines[n], n + 1  # of the lines that are put behind the record
+        after = first + _rest_of_value(lines, n)
+        if _RECORD.search(line):
+            record, last = n, line
+        elif (
+            record >= 0
+            and len(lines[record]) < LONGEST
+            and (_GOES_ON.match(line) or (_OPENS.match(line) and after > first))
+        ):
+            first = n
         elif line.strip():
-            record = n if begins else -1
+            record, after = -1, first
+        else:
+            after = first
+        for at in range(first, after):
+            seam = "" if last.endswith(" ") or len(last) == width else " "
+            last = lines[at].rstrip("\r")
+            lines[record], lines[at] = lines[record] + seam + (last.lstrip() if seam else last), ""
+        n = after
     return lines
+
+
+def _open(text: str) -> bool:
+    """Whether a value's quotation mark is open at the end of it."""
+    return text.replace('\\"', "").count('"') % 2 == 1
+
+
+def _rest_of_value(lines: list[str], at: int) -> int:
+    """How many lines after that one belong to a value that it leaves open; 0 where that is never closed, as in a line
+    that was cut."""
+    text = lines[at]
+    if not _open(text):
+        return 0
+    for n in range(at + 1, min(at + 1 + FOLDS, len(lines))):
+        if _RECORD.search(lines[n]) or _PRINTED.match(lines[n]) or not lines[n].strip():
+            return 0
+        text += lines[n]
+        if not _open(text):
+            return n - at
+    return 0
+
+
+def _width(lines: list[str]) -> int:
+    """The width at which a console broke the lines, in characters; 0 where they have none in common."""
+    longest = max(map(len, lines), default=0)
+    return longest if longest >= 79 and sum(len(line) == longest for line in lines) > 1 else 0

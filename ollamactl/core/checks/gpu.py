@@ -65,9 +65,10 @@ def used(signs: Signs, start: Start | None) -> bool:
 
 def on_gpu(load: Load) -> bool:
     """Whether layers went to a GPU, and not only were meant to: a runner without its backend counts them all the
-    same."""
-    weights = [b for b in load.buffers if b.kind == "model"]
-    return bool(load.offloaded and load.offloaded[0]) and not (weights and all(map(in_memory, weights)))
+    same, and has weights and cache in host memory."""
+    on, of = load.offloaded or (0, 0)
+    whole = on == of and {"model", "kv"} <= {b.kind for b in load.buffers}  # else other devices' lines may be left out
+    return on > 0 and not (whole and all(map(in_memory, load.buffers)))
 
 
 def in_memory(buffer: Buffer) -> bool:

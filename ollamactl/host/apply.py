@@ -55,7 +55,7 @@ def change(
         found, facts, loaded = forward(ctx, plan, before, entry, models)
         return Result(status="applied", entry=entry.id, judgement=found, after=facts, loaded=loaded)
 
-    return undo.transact(ctx, entry, carried_out, _summary(plan))
+    return undo.transact(ctx, undo.UnderWay(entry, _summary(plan)), carried_out)
 
 
 def prove(ctx: Context, plan: Plan, before: Facts, models: tuple[str, ...]) -> Result:

@@ -65,6 +65,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     judgement: Judgement = Judgement()
     after: Facts | None = None
     loaded: tuple[str, ...] = ()  # models that were loaded as a proof
+    restarted: bool = False  # the service, to have back what was before
     conflicts: tuple[str, ...] = ()
     seconds: float = 0.0
     problems: tuple[str, ...] = ()  # what the undo could not do

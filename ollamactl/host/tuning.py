@@ -22,12 +22,14 @@ from ollamactl.errors import Exit, Failure
 from ollamactl.host import apply as changing
 from ollamactl.host import loads, probing, undo, wire
 from ollamactl.host.apply import Context, Interrupted, Result
-from ollamactl.host.context import Lost, deafen
+from ollamactl.host.context import Lost
 from ollamactl.host.journal import Entry, FileUndo
 from ollamactl.host.loads import Stored
 from ollamactl.host.probing import Wanted
 from ollamactl.host.slots import Slots
 from ollamactl.host.trial import Trial, cache_of, is_cut, missing, point
+
+NOTHING = "no number of slots is recommended"
 
 # (slots, for good) → the plan that leads there from what is now, and the facts that it was made of
 Planner = Callable[[int, bool], tuple[Plan, Facts]]
@@ -57,76 +59,79 @@ class Tuned(msgspec.Struct, frozen=True, kw_only=True):
 def tune(ctx: Context, subject: Subject, plan_at: Planner, keep: bool, begin: Callable[[Step, int], None]) -> Tuned:
     """Loads, measures, moves as `core.tune.step` says; then what was before is put back, or (keep) what is recommended
     stays. `begin(step, number)` is told of each load. The caller holds the lock."""
-    run = _Run(ctx, subject, plan_at, begin)
-    try:
-        return run.all(keep)
-    except Interrupted as error:  # heard in the instant between two handlers; no other signal is heard after it
-        deafen()
-        if run.entry is None or ctx.store.open_entry() is None:
-            raise
-        return run.back(error)
+    step = search.step([], subject.wish, search.RESTARTS - 1)
+    if step.done:  # nothing has to be loaded to see that nothing fits
+        return Tuned(trials=(), step=step, result=Result(status="unchanged", entry=0), restarts=0)
+    begin(step, 1)
+    first = _planned(plan_at, step.slots, False)
+    run = _Run(ctx, subject, plan_at, begin, first)
+    result = undo.transact(ctx, run.change, lambda: run.all(step, first, keep))
+    return Tuned(
+        trials=tuple(run.trials),
+        step=run.step,
+        result=result,
+        restarts=run.restarts + result.restarted,
+        changes=run.kept if result.status == "applied" else (),
+    )
+
+
+def _planned(plan_at: Planner, slots: int, good: bool) -> tuple[Plan, Facts]:
+    plan, facts = plan_at(slots, good)
+    if plan.refused:
+        first = plan.refused[0]
+        raise Failure(first.text, hint=first.hint, code=Exit.REFUSED, id=first.id)
+    return plan, facts
 
 
 class _Run:
-    def __init__(self, ctx: Context, subject: Subject, plan_at: Planner, begin: Callable[[Step, int], None]) -> None:
+    def __init__(
+        self,
+        ctx: Context,
+        subject: Subject,
+        plan_at: Planner,
+        begin: Callable[[Step, int], None],
+        first: tuple[Plan, Facts],
+    ) -> None:
         self.ctx, self.subject, self.plan_at, self.begin = ctx, subject, plan_at, begin
-        self.entry: Entry | None = None
         self.trials: list[Trial] = []
         self.restarts = 0
         self.step: Step | None = None
+        self.kept: tuple[Change, ...] = ()
         self.first: dict[str, str] = {}  # variables as they were before the first load
+        self.change = undo.UnderWay(self._entry_for(*first), "")
 
-    def all(self, keep: bool) -> Tuned:
-        try:
-            step = self._search()
-            self.step = step
-            if self.entry is None:  # nothing had to be loaded to see that nothing fits
-                return Tuned(trials=(), step=step, result=Result(status="unchanged", entry=0), restarts=0)
-            if not keep or step.slots == 0:
-                deafen()
-                return self.back(None)
-            return self._keep(step)
-        except BaseException as error:
-            deafen()
-            if self.entry is None:
-                raise
-            for mismatch in undo.mismatches(error):
-                self.ctx.report.step(mismatch.text, ok=False, detail=mismatch.evidence)
-            ended = self.back(error)
-            if not isinstance(error, (Exception, Interrupted)):
-                raise
-            return ended
+    def all(self, step: Step, planned: tuple[Plan, Facts], keep: bool) -> Result:
+        self.trials.append(self._load(step, *planned))
+        while not (step := self._next()).done:
+            self.begin(step, len(self.trials) + 1)
+            self.trials.append(self._load(step, *self._planned(step.slots, False)))
+        self.step = step
+        if not keep or step.slots == 0:
+            raise undo.Back(f"recommends OLLAMA_NUM_PARALLEL={step.slots}" if step.slots else NOTHING)
+        return self._keep(step)
 
-    def _search(self) -> Step:
-        while True:
-            tries = [t.tried for t in self.trials]
-            step = search.step(tries, self.subject.wish, search.RESTARTS - 1 - self.restarts)
-            if step.done:
-                return step
-            self.begin(step, len(tries) + 1)
-            self.trials.append(self._load(step))
+    def _next(self) -> Step:
+        tries = [t.tried for t in self.trials]
+        return search.step(tries, self.subject.wish, search.RESTARTS - 1 - self.restarts)
 
     # -- one load --
 
-    def _planned(self, slots: int, good: bool) -> tuple[Plan, Facts]:
-        """The plan, and the undo of it beside that of the loads before, on the disk."""
-        plan, facts = self.plan_at(slots, good)
-        if plan.refused:
-            first = plan.refused[0]
-            raise Failure(first.text, hint=first.hint, code=Exit.REFUSED, id=first.id)
-        entry = changing.entry_for(self.ctx, plan, facts, "tune", {})
-        self.entry = entry if self.entry is None else merged(self.entry, entry)
+    def _entry_for(self, plan: Plan, facts: Facts) -> Entry:
         for change in plan.changes:
             self.first.setdefault(change.name, change.now)
-        self.ctx.store.begin(self.entry)
-        if not self.trials:
-            self.ctx.manager.arm(plan.unit)
+        entry = changing.entry_for(self.ctx, plan, facts, "tune", {})
+        return msgspec.structs.replace(entry, changes=())  # nothing of it is meant to stay
+
+    def _planned(self, slots: int, good: bool) -> tuple[Plan, Facts]:
+        """The plan, and the undo of it beside that of the loads before, on the disk."""
+        plan, facts = _planned(self.plan_at, slots, good)
+        self.change.entry = merged(self.change.entry, self._entry_for(plan, facts))
+        self.ctx.store.begin(self.change.entry)
         return plan, facts
 
-    def _load(self, step: Step) -> Trial:
+    def _load(self, step: Step, plan: Plan, before: Facts) -> Trial:
         subject = self.subject
         cell = subject.cells[step.slots - 1]
-        plan, before = self._planned(step.slots, False)
         trial = Trial(
             tried=Try(slots=step.slots, loaded=False, resident=False),
             why=step.why,
@@ -147,7 +152,7 @@ class _Run:
             return msgspec.structs.replace(trial, tried=tried)
         runner, loaded, stored = self._seen(cell, facts)
         held = cell.need + stored.error if stored is not None else None
-        whole = missing(cell, loaded, runner, facts, self._entry)
+        whole = missing(cell, loaded, runner, facts, self.change.entry)
         found = None
         if not whole:
             self._remember(stored)
@@ -168,23 +173,19 @@ class _Run:
             probe=found,
         )
 
-    @property
-    def _entry(self) -> Entry:
-        assert self.entry is not None
-        return self.entry
-
     def _forward(self, plan: Plan, before: Facts) -> tuple[object, Facts, tuple[str, ...]]:
         """The model itself is loaded as the settings say, not with the context that a client once asked for."""
         name = self.subject.model.name
-        models = tuple(msgspec.structs.replace(m, context=None) if m.name == name else m for m in self._entry.models)
-        entry = msgspec.structs.replace(self._entry, models=models)
+        entry = self.change.entry
+        models = tuple(msgspec.structs.replace(m, context=None) if m.name == name else m for m in entry.models)
+        entry = msgspec.structs.replace(entry, models=models)
         return changing.forward(self.ctx, plan, before, entry, (name,))
 
     def _seen(self, cell: Cell, facts: Facts) -> tuple[Runner | None, LoadedModel | None, Stored | None]:
         """The runner of the load, its entry in /api/ps, and its memory as the log says it."""
         subject, ctx = self.subject, self.ctx
         kind = subject.budget.places[cell.places[0]].device.kind if cell.places else ""
-        facts = msgspec.structs.replace(facts, gpus=Collector(ctx.host, self._entry.unit).get("gpus"))
+        facts = msgspec.structs.replace(facts, gpus=Collector(ctx.host, self.change.entry.unit).get("gpus"))
         for runner in facts.runners or ():
             loaded = model_of(runner, facts)
             if loaded is None or loaded.name != subject.model.name:
@@ -194,7 +195,7 @@ class _Run:
                 if stored is not None:
                     break
                 time.sleep(0.05)  # the last lines of a load may still be on their way through the journal
-                facts = msgspec.structs.replace(facts, start=Collector(ctx.host, self._entry.unit).get("start"))
+                facts = msgspec.structs.replace(facts, start=Collector(ctx.host, self.change.entry.unit).get("start"))
             return runner, loaded, stored
         return None, None, None
 
@@ -221,44 +222,24 @@ class _Run:
 
     # -- the end --
 
-    def _keep(self, step: Step) -> Tuned:
+    def _keep(self, step: Step) -> Result:
         """What is recommended stays, through one more change where the last load was another."""
-        ctx = self.ctx
-        plan, before = self._planned(step.slots, True)
-        facts = before
+        plan, facts = self._planned(step.slots, True)
         loaded: tuple[str, ...] = (self.subject.model.name,)
         if not plan.empty:
             self.restarts += plan.restart
-            _, facts, loaded = self._forward(plan, before)
-        deafen()
-        kept = self._changes(plan)
-        shown = tuple((c.name, c.now, c.new) for c in kept)
-        summary = ", ".join(f"{c.name}={c.new}" for c in kept) or "as before"
-        entry = msgspec.structs.replace(self._entry, outcome="applied", summary=summary, changes=shown)
-        undo.close(ctx, entry)
-        result = Result(status="applied", entry=entry.id, after=facts, loaded=loaded)
-        return Tuned(trials=tuple(self.trials), step=step, result=result, restarts=self.restarts, changes=kept)
+            _, facts, loaded = self._forward(plan, facts)
+        self.kept = self._changes(plan)
+        shown = tuple((c.name, c.now, c.new) for c in self.kept)
+        self.change.summary = ", ".join(f"{c.name}={c.new}" for c in self.kept) or "as before"
+        self.change.entry = msgspec.structs.replace(self.change.entry, changes=shown)
+        return Result(status="applied", entry=self.change.entry.id, after=facts, loaded=loaded)
 
     def _changes(self, last: Plan) -> tuple[Change, ...]:
         """What is otherwise than before the first load."""
         now = {c.name: c for t in self.trials for c in t.changes} | {c.name: c for c in last.changes}
         found = [msgspec.structs.replace(c, now=self.first[name]) for name, c in now.items()]
         return tuple(c for c in found if c.now != c.new)
-
-    def back(self, error: BaseException | None) -> Tuned:
-        entry = self._entry
-        wrong = undo.mismatches(error) if error is not None else ()
-        said = wrong[0].text if wrong else _said(self.step)
-        before = self.ctx.manager.state(entry.unit).invocation
-        result = undo.back(self.ctx, msgspec.structs.replace(entry, changes=()), wrong, said)
-        self.restarts += self.ctx.manager.state(entry.unit).invocation != before
-        return Tuned(trials=tuple(self.trials), step=self.step, result=result, restarts=self.restarts)
-
-
-def _said(step: Step | None) -> str:
-    if step is None or not step.slots:
-        return "no number of slots is recommended"
-    return f"recommends OLLAMA_NUM_PARALLEL={step.slots}"
 
 
 def _fixed(wrong: tuple[Mismatch, ...]) -> bool:

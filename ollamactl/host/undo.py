@@ -24,32 +24,43 @@ from ollamactl.host.serving import VERIFY, LoadFailed, NotServing, gather
 AGAIN = "sudo ollamactl recover"
 
 
-def transact(ctx: Context, entry: Entry, forward: Callable[[], Result], summary: str) -> Result:
+class UnderWay(msgspec.Struct):
+    """A change while it is made: how all of it so far is undone, and what the history will say of it."""
+
+    entry: Entry
+    summary: str
+
+
+class Back(Exception):
+    """All went well, and what was before is to come back: the text is what the history says."""
+
+
+def transact(ctx: Context, change: UnderWay, forward: Callable[[], Result]) -> Result:
     """The undo on the disk, then `forward`; then the end is written down, or everything is put back. What is neither
     an error nor a signal is raised again afterwards. The caller holds the lock."""
     began = time.monotonic()
     try:
-        result = _transact(ctx, entry, forward, summary)
+        result = _transact(ctx, change, forward)
     except Interrupted as error:  # heard in the instant between two handlers; no other signal is heard after it
         deafen()
         if ctx.store.open_entry() is None:
             raise
-        result = _given_up(ctx, entry, error)
+        result = _given_up(ctx, change.entry, error)
     return msgspec.structs.replace(result, seconds=time.monotonic() - began)
 
 
-def _transact(ctx: Context, entry: Entry, forward: Callable[[], Result], summary: str) -> Result:
+def _transact(ctx: Context, change: UnderWay, forward: Callable[[], Result]) -> Result:
     try:
-        if (wrong := _unwritten(ctx, entry)) is not None:
-            return Result(status="restored", entry=entry.id, mismatches=(wrong,))
-        ctx.manager.arm(entry.unit)
+        if (wrong := _unwritten(ctx, change.entry)) is not None:
+            return Result(status="restored", entry=change.entry.id, mismatches=(wrong,))
+        ctx.manager.arm(change.entry.unit)
         result = forward()
         deafen()
-        close(ctx, msgspec.structs.replace(entry, outcome="applied", summary=summary))
+        close(ctx, msgspec.structs.replace(change.entry, outcome="applied", summary=change.summary))
         return result
     except BaseException as error:
         deafen()
-        result = _given_up(ctx, entry, error)
+        result = _given_up(ctx, change.entry, error)
         if not isinstance(error, (Exception, Interrupted)):
             raise
         return result
@@ -79,6 +90,7 @@ class Undone(msgspec.Struct):
     """What an undo could not do. `conflicts` are files that someone else changed meanwhile: they are left.
     `problems` can be mended, by `commands`; the transaction stays open for `recover`."""
 
+    restarted: bool = False
     conflicts: tuple[str, ...] = ()
     problems: list[str] = msgspec.field(default_factory=list)
     commands: list[str] = msgspec.field(default_factory=list)
@@ -143,6 +155,7 @@ def _restore_service(ctx: Context, entry: Entry, found: Undone) -> None:
         return
     try:
         ctx.manager.reset_failed(entry.unit)
+        found.restarted = True
         ctx.manager.restart(entry.unit, ctx.timeout)
         if was.active == "active":  # else it did not serve before either (flapping): it is as it was
             _serves_again(ctx, entry, found)
@@ -191,6 +204,8 @@ def _explain(ctx: Context, entry: Entry, error: Failure, found: Undone) -> None:
 
 def mismatches(error: BaseException) -> tuple[Mismatch, ...]:
     """What an error that ended a change says to its reader."""
+    if isinstance(error, Back):
+        return ()
     if isinstance(error, Lost):
         return error.mismatches
     if isinstance(error, Failure):
@@ -216,6 +231,7 @@ def back(ctx: Context, entry: Entry, wrong: tuple[Mismatch, ...], summary: str) 
         status="restored" if restored else "not-restored",
         entry=entry.id,
         mismatches=wrong,
+        restarted=done.restarted,
         conflicts=done.conflicts,
         problems=tuple(done.problems),
         commands=tuple(done.commands),

@@ -122,7 +122,7 @@ def change(
         _forward(ctx, entry, conf, prove)
         return Result(status="applied", entry=entry.id)
 
-    return undo.transact(ctx, entry, carried_out, f"front {_listens(after) or 'gone'}")
+    return undo.transact(ctx, undo.UnderWay(entry, f"front {_listens(after) or 'gone'}"), carried_out)
 
 
 def _undo(path: str, before: Image, after: Image) -> FileUndo:

@@ -193,6 +193,18 @@ def test_another_unit_that_wants_the_port_which_the_service_holds(
     assert found(facts, "port_in_use") == says
 
 
+@pytest.mark.parametrize(
+    ("address", "ago", "says"),
+    [("127.0.0.1:11434", 4, ["error"]), ("127.0.0.1:11500", 4, []), ("127.0.0.1:11434", 900, [])],
+)
+def test_a_users_own_unit_that_wants_the_port_which_the_service_holds(address: str, ago: int, says: list[str]) -> None:
+    fields = {"address": address, "unit": "/home/anna/.config/systemd/user/ollama.service"}
+    said = LogEvent(kind="bind_error", text=f"Error: listen tcp {address}: bind: …", at=5000.0 - ago, fields=fields)
+    socket = Listener(address="127.0.0.1", port=11434, pid=900, name="ollama")
+    facts = host(listeners=(socket,), start=SERVED, user_log=(said,), taken=5000.0)
+    assert found(facts, "port_in_use") == says
+
+
 def test_a_port_that_another_unit_holds_is_given_up_by_that_unit() -> None:
     other = Process(pid=700, argv=("ollama", "serve"), cgroup="/system.slice/ollama2.service")
     units = (UnitName(name="ollama.service", load="loaded"), UnitName(name="ollama2.service", load="loaded", pid=700))

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from ollamactl.core import settings
 from ollamactl.core.checks.base import Finding, check, times
 from ollamactl.core.checks.service import LOOP
-from ollamactl.core.facts import Container, Effective, Facts, Listener, Start, UnitName
+from ollamactl.core.facts import Container, Effective, Facts, Listener, LogEvent, Start, UnitName
 from ollamactl.core.needs import NO_SIGNS, Signs
+from ollamactl.core.parse.cgroup import home
 
 
 def _owner(facts: Facts, port: int) -> Listener | None:
@@ -44,23 +45,42 @@ def _held(facts: Facts, owner: Listener, unit: str) -> tuple[str, str]:
     server = next((s for s in facts.servers or () if s.pid == owner.pid), None)
     if server is not None and (other := _unit_of(server.cgroup, facts)):
         return f"{who}, of {other}", f"sudo systemctl disable --now {other} {again}"
+    if server is not None and (place := home(server.cgroup)).owner == "user-unit":
+        stop = f"sudo systemctl --user -M {server.user}@ disable --now {place.name}"
+        return f"{who}, of the user unit {place.name} of {server.user}", f"{stop} {again}"
     if engine := PROXIES.get(owner.name):
         ask = f"sudo {engine} ps --filter publish={owner.port}    # its name: sudo {engine} stop NAME {again}"
         return f"{who}, for a container", ask
     return who, f"sudo kill {owner.pid} {again}"
 
 
+def _service_holds(facts: Facts, port: int) -> bool:
+    pid = facts.process.pid if facts.process and facts.service else None
+    return any(x.port == port and x.pid == pid for x in facts.listeners or () if pid)
+
+
 def _rival(facts: Facts, port: int) -> UnitName | None:
     """Another unit that wants the port which the service holds, so that it dies again and again."""
     holds = {x.pid for x in facts.listeners or () if x.port == port}
-    if facts.service is None or facts.process is None or facts.process.pid not in holds:
-        return None
     for unit in facts.units or ():
-        beside = unit.name != facts.service.id and unit.pid not in holds
-        dies = unit.active == "failed" or (unit.active in ("active", "activating") and unit.restarts > 0)
+        beside = facts.service is not None and unit.name != facts.service.id and unit.pid not in holds
+        dies = unit.active == "failed" or unit.sub.startswith("auto-restart")
+        dies = dies or (unit.active in ("active", "activating") and unit.restarts > 0)
         if beside and dies and _port(_value(unit.environment, "OLLAMA_HOST")) == port:
             return unit
     return None
+
+
+LATELY = 60.0  # s; a unit that dies is started again every few seconds
+
+
+def _refused_user_unit(facts: Facts, port: int) -> LogEvent | None:
+    """The last line of a user's own unit that was refused the port a moment ago."""
+    refused = [
+        e for e in facts.user_log or () if e.kind == "bind_error" and e.fields.get("address", "").endswith(f":{port}")
+    ]
+    last = refused[-1] if refused else None
+    return last if last and last.at and facts.taken and facts.taken - last.at < LATELY else None
 
 
 def _value(environment: tuple[str, ...], name: str) -> str:
@@ -125,7 +145,8 @@ def port_in_use(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = Non
             consequences=(*restarts, "settings of the service do not apply to who answers"),
         )
         return
-    if (rival := _rival(facts, port)) is not None:
+    held = _service_holds(facts, port)
+    if held and (rival := _rival(facts, port)) is not None:
         state = f"systemctl show {rival.name}: {rival.active} ({rival.sub}), restarted {times(rival.restarts, 'time')}"
         yield Finding(
             "error",
@@ -133,6 +154,17 @@ def port_in_use(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = Non
             "each start",
             (state, f"socket: LISTEN port {port}, pid {facts.process.pid if facts.process else '?'}"),
             f"sudo systemctl disable --now {rival.name}    # or another OLLAMA_HOST for it",
+        )
+        return
+    if held and (refused := _refused_user_unit(facts, port)) is not None:
+        path = refused.fields["unit"]
+        name, user = path.rpartition("/")[2], re.search(r"^/home/([^/]+)|^/(root)/", path)
+        stop = f"systemctl --user -M {user[1] or user[2]}@" if user else "systemctl --user"
+        yield Finding(
+            "error",
+            f"the user unit {name} wants port {port} too, which the service holds: it dies at each start",
+            (f"journal of {path}: {refused.text}",),
+            f"sudo {stop} disable --now {name}" if user else f"{stop} disable --now {name}    # as its user",
         )
         return
     if signs.has("client_version_differs"):
@@ -259,7 +291,8 @@ def running_server_is_not_the_service(facts: Facts, signs: Signs = NO_SIGNS) -> 
 
 
 def _unit_of(cgroup: str, facts: Facts) -> str:
-    return next((u.name for u in facts.units or () if cgroup.endswith(f"/{u.name}")), "")
+    place = home(cgroup)
+    return next((u.name for u in facts.units or () if place.owner == "unit" and place.name == u.name), "")
 
 
 def _other_unit(cgroup: str, facts: Facts) -> bool:

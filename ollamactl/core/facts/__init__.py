@@ -126,6 +126,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     app_settings: AppSettings | None = None
     unified: UnifiedMemory | None = None
     kernel: tuple[LogEvent, ...] | None = None  # lines of the kernel that say something, of this boot
+    user_log: tuple[LogEvent, ...] | None = None  # what users' own units that run Ollama said of late
     paths: dict[str, PathState] | None = None  # files and folders that checks look at, by path
 
     def why(self, field: str) -> Missing:

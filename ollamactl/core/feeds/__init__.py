@@ -5,7 +5,7 @@ once. A feed that can't know its fact raises `Unknown` with the reason. Importin
 for those of a Mac, which are imported there only.
 """
 
-from ollamactl.core.feeds import api, installs, log, machine, processes, service, strays, surroundings
+from ollamactl.core.feeds import api, installs, log, machine, processes, service, strays, surroundings, user_units
 from ollamactl.core.feeds.api import client_address
 from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown
 from ollamactl.core.feeds.log import journal_args, log_sources
@@ -28,4 +28,5 @@ __all__ = [
     "strays",
     "surroundings",
     "uninstalled",
+    "user_units",
 ]

@@ -126,4 +126,5 @@ def _of_client(event: LogEvent) -> bool:
 
 
 def _says(start: Start) -> bool:
-    return bool(start.config or start.listening or start.events or start.loads or start.requests or start.computes)
+    said = start.config or start.listening or start.events or start.loads or start.requests or start.computes
+    return bool(said or start.default_context)

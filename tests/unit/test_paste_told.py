@@ -365,6 +365,86 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "invalid_option_flood",
         'level=INFO source=types.go:640 msg="option provided" option=num_predict',
     ),
+    "waiting for the first": (
+        "The second conversation gets no word until the first one has finished.",
+        "parallel_is_one",
+        "The second conversation is answered while the first goes on.",
+    ),
+    "a switch that takes long": (
+        "Switching between mistral:7b and phi4 takes 20 s each time",
+        "models_evict_each_other",
+        "Both mistral:7b and phi4 stay in memory",
+    ),
+    "two contexts in a row": (
+        "a script sends num_ctx 2048 and 12288 in turn",
+        "model_reload_every_request",
+        "a script sends num_ctx 12288 with all its calls",
+    ),
+    "a client after a request": (
+        "OLLAMA_KEEP_ALIVE=8h is in the drop-in, after requests of the plug-in ollama ps has 4 minutes from now",
+        "client_overrides_keep_alive",
+        "OLLAMA_KEEP_ALIVE=8h is in the drop-in, ollama ps has 7 hours from now",
+    ),
+    "a tier in a few words": (
+        "default_num_ctx=32768 with a card of 24 GB",
+        "vram_tiered_default_context",
+        "default_num_ctx=4096 with a card of 12 GB",
+    ),
+    "after the power came on": (
+        "At power on models run on the CPU; a restart of the service finds the GPU.",
+        "service_started_before_gpu",
+        "At power on the service starts and the GPU is used.",
+    ),
+    "a server of a terminal": (
+        "/usr/bin/ollama serve runs from a terminal of carl, OLLAMA_MODELS of the unit is not used",
+        "running_server_is_not_the_service",
+        "/usr/bin/ollama serve runs as ollama by its unit",
+    ),
+    "an assignment without its sign": (
+        "Environment=OLLAMA_NUM_PARALLEL 4 in the drop-in",
+        "malformed_env_assignment",
+        "Environment=OLLAMA_NUM_PARALLEL=4 in the drop-in",
+    ),
+    "a proxy of the shell": (
+        "HTTP_PROXY=http://10.3.3.3:8080 in the shell; ollama list: something went wrong",
+        "http_proxy_hijacks_local_api",
+        "HTTPS_PROXY=http://10.3.3.3:8080 in the shell; ollama list shows four models",
+    ),
+    "rates of two releases": (
+        "0.20: 88 t/s; 0.30: 51 t/s, same card and model",
+        "slow_after_upgrade",
+        "0.20: 88 t/s; 0.30: 91 t/s, same card and model",
+    ),
+    "a parent that answers": (
+        "/api/tags responds at once, /api/chat never comes back",
+        "runner_hung_parent_healthy",
+        "/api/tags responds at once, and /api/chat too",
+    ),
+    "one card by its number": (
+        "three cards in the host, only card 1 is used",
+        "gpu_subset_used",
+        "three cards in the host, all are used",
+    ),
+    "a small card": (
+        "a 4090 and a 2060: layers are split, the small card is full",
+        "gpu_uneven_split",
+        "two 4090s: layers are split, both cards have room",
+    ),
+    "an override and a crash": (
+        "HSA_OVERRIDE_GFX_VERSION=9.0.0 in the unit, gfx1102: segfault at each load",
+        "gfx_override",
+        "HSA_OVERRIDE_GFX_VERSION=11.0.0 in the unit, gfx1103 works with it",
+    ),
+    "a configuration and a load in one line": (
+        "server config has OLLAMA_NUM_PARALLEL=3, the runner of llama3.2:3b was started with --parallel 1 --ctx-size 8192",
+        "parallel_lower_than_configured",
+        "server config has OLLAMA_NUM_PARALLEL=3, the runner of llama3.2:3b was started with --parallel 3 --ctx-size 24576",
+    ),
+    "an environment file that wins": (
+        "/etc/default/ollama has OLLAMA_MODELS=/a and wins over the drop-in",
+        "environment_file_overrides_dropin",
+        "/etc/default/ollama is empty",
+    ),
     "NixOS with its driver or without": (
         'acceleration = "cuda"; models run on the CPU only',
         "nixos_driver_not_configured",

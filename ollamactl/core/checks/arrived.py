@@ -125,13 +125,21 @@ def _is_trial(told: ToldVariable, named: list[ToldVariable], start: Start) -> bo
 
 
 @check(weight=82)
-def environment_file_overrides_dropin(effective: Effective) -> Iterator[Finding]:
+def environment_file_overrides_dropin(
+    facts: Facts, effective: Effective | None = None, signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """An EnvironmentFile= wins over Environment= in a drop-in.
 
     Why: systemd reads environment files after all Environment= lines, whatever the order of the files.
     Seen: the environment computed from the files, with the values that lost.
     Do: take the line out of the environment file, or set it there.
     """
+    if effective is None and signs.has("envfile_wins"):
+        said = "the value of an environment file wins over the drop-in's"
+        yield Finding("warning", said, signs.lines("envfile_wins"), "systemctl cat ollama | grep EnvironmentFile")
+        return
+    if effective is None:
+        raise Gone(facts.why("effective"), "effective")
     for name, v in effective.variables.items():
         if v.origin.layer != "environment-file" or v.value is None:
             continue

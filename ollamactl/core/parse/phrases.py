@@ -24,7 +24,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("malformed_assignment", r"export\s+(?P<name>OLLAMA_\w+)\s*:\s*(?P<value>\S+)"),
     Phrase("malformed_assignment", r"export\s+(?P<name>OLLAMA_\w+)\s+=\s*(?P<value>\S+)"),
     Phrase("malformed_assignment", r"Invalid environment assignment, ignoring: [\"']?(?P<name>OLLAMA_\w+)\s*[=:]?\s*(?P<value>[^\s\"']*)"),
-    Phrase("malformed_assignment", r"environment\s*=\s*[\"']?(?P<name>OLLAMA_\w+)(?:\s+=\s*|\s*:\s*)(?P<value>[^\"'\s]+)"),
+    Phrase("malformed_assignment", r"environment\s*=\s*[\"']?(?P<name>OLLAMA_\w+)(?:\s+=\s*|\s*:\s*|\s+(?=\d))(?P<value>[^\"'\s]+)"),
     Phrase("command_missing", r"\bollama: (?:command )?not found|command not found: ollama|['\"]ollama['\"] is not recognized|No such file or directory: ['\"]ollama['\"]|ollama: executable file not found|exec: \"?ollama\"?: (?:executable file )?not found"),
     Phrase("unit_masked", r"Unit ollama\S* is masked|Loaded: masked|unit file is masked"),
     Phrase("unit_absent", r"Unit ollama\S* (?:could not be found|not found|does not exist)"
@@ -108,7 +108,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("http_plain_manifest", r"Get \"?http://registry"),
     Phrase("html_reply", r"invalid character '?<'? looking for beginning of value"),
     Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)|ollama list.*(?:empty|nothing)"),
-    Phrase("load_damaged", r"digest mismatch|(?<!running the model: )unexpected EOF|file is (?:truncated|corrupt)"),
+    Phrase("load_damaged", r"digest mismatch|(?<!running the model: )(?<=\S )unexpected EOF|file is (?:truncated|corrupt)"),
     Phrase("network_storage", r":\S* on /\S+ type (?:nfs4?|cifs|ceph)|(?:nfs|cifs|smb|ceph)\S* .*models"),
     # containers and exposure
     Phrase("port_published", r"(?:-p|--publish)[ =](?!127\.|localhost|\[::1\])(?:[\d.]+:)?\d+:11434"

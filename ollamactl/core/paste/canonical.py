@@ -60,6 +60,7 @@ _SYSTEMD = re.compile(
     r"|(?:Started|Stopped|Stopping|Starting) (?:[\w@-]*ollama\S*|Ollama Service)\b.{0,60}"
 )
 _DEVICE = re.compile(r"(?:inference compute|vram-based default context)\W+\w+=|default_num_ctx=\d")
+_TIER = re.compile(r"\bdefault_num_ctx[=:] ?(\d{4,6})\b")
 _OWN = ("inference compute", "vram-based default context", "system memory", "gpu memory", "entering low vram mode")
 _ANY = re.compile("|".join(re.escape(needle) for needle in (*(n for n, _ in _MESSAGES), *_OWN)))
 _END = re.compile(r"[,;:(]|…|\.\.\.| \d")
@@ -86,6 +87,8 @@ def canonical(line: str) -> str | None:
     if "Listening " in text and (found := _LISTENING.search(text)):
         said = re.sub(r"Listening (?:on )?", "Listening on ", found[0])
         return f'level=INFO source=routes.go:1 msg="{said}"'
+    if "vram-based" not in text and (found := _TIER.search(text)):
+        return f'level=INFO source=routes.go:1 msg="vram-based default context" default_num_ctx={found[1]}'
     return _config(text) or _request(text) or _runner(text) or (_message(text) if _DEVICE.search(text) else None)
 
 

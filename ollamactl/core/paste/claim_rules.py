@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ollamactl.core import settings
 
 # -- things --
-GPU = r"(?:\be?i?GPUs?\b|\b(?:graphics )?cards?\b|\bCUDA\b|\bROCm\b|\bVulkan\b|\b(?:RTX|GTX|RX|Radeon|Quadro|Tesla|GeForce|Arc|Vega)\b|\b(?:NVIDIA|AMD)\b|\b[PVAT]\d{1,3}\b|\b\d{3}M\b)"
+GPU = r"(?:\be?i?GPUs?\b|\b(?:graphics )?cards?\b|\bCUDA\b|\bROCm\b|\bVulkan\b|\b(?:RTX|GTX|RX|Radeon|Quadro|Tesla|GeForce|Arc|Vega)\b|\b(?:NVIDIA|AMD)\b|\b[PVAT]\d{1,3}\b|\b\d{3}M\b|\b[1-5]0[5-9]0(?:s|Ti)?\b(?! ?(?:m?s\b|tok|MiB|MB|GiB)))"
 IGPU = r"(?:\biGPUs?\b|\bintegrated (?:GPU|graphics)|\bAPUs?\b|\b(?:[67]80|[89]90|880|860|840)M\b|\b80[56]0S\b|\bStrix\b|\bRyzen AI\b|\bHX 3\d\d\b|\bAI MAX\b|\bArc 1\d\dV\b|\bgfx(?:1103|115\d|90c|1036|1037)\b|\bVega [3678]\b|\bCezanne\b|\bPhoenix\b|\bHawk Point\b)"
 CONTAINER = r"(?:\bcontainers?\b|\bdocker\b|\bpodman\b|\bpods?\b|\bk8s\b|\bKubernetes\b|\bcompose\b|\bLXC\b)"
 MODEL = r"(?:\bmodels?\b|\b(?:qwen|llama|gemma|mistral|mixtral|deepseek|phi|nomic|gpt-oss|granite)[\w.:-]*)"
@@ -35,12 +35,12 @@ UNUSED = (
 ON_CPU = r"(?:\bCPU[- ]only\b|\bonly (?:\w+ ){0,2}(?:on |the )*CPU\b|\b(?:on|to|uses?|using|into|runs on|falls? back to|fell back to|switch\w* to) (?:the )?CPU\b|\bCPU (?:is used|instead|at 100|busy)|\b100 ?% CPU\b|\bwholly (?:on|to) CPU\b|:\s*CPU\b(?!:)|,\s*CPU\b(?: after|\.|$))"
 NO_EFFECT = r"(?:\bno effect\b|\bwithout (?:any )?effect\b|\bignor\w+|\bineffective\b|\bdoes nothing\b|\bdo nothing\b|\bnot (?:applied|honou?red|respected|used|effective|picked up|read|passed|processed|take[ns]?\b|in effect|seen)|n't (?:work|apply|take)|\bnever (?:processed|applied|reach\w*|arriv\w*|read)|\bunchanged\b|\bstays?\b|\bremains?\b|\bstill\b|\bdoes not (?:appear|work|apply|take|show|reach|arrive)|\bunset\b|\bnot set\b)"
 SERIAL = (
-    r"(?:\b(?:serves?|handles?|takes?|process(?:es)?|answers) (?:only )?(?:one|a single)\b|\bone (?:by one|at a time|after (?:the other|another))|\bserial(?:ly|i[sz]ed?)?\b|\bsequential\w*|\bin turn\b|\bqueues?\b(?! (?:is |was )?(?:full|limit|test))|\bqueued\b|\bwaits? for\b|\bonly (?:\w+ ){0,2}(?:one|1|a single) (?:\w+ )?(?:slot|request)s?\b|\bsingle slot\b|\bonly slot 0\b|\bnot (?:in )?parallel\b"
+    r"(?:\b(?:serves?|handles?|takes?|process(?:es)?|answers) (?:only )?(?:one|a single)\b|\bone (?:by one|at a time|after (?:the other|another))|\bserial(?:ly|i[sz]ed?)?\b|\bsequential\w*|\bin turn\b|\bqueues?\b(?! (?:is |was )?(?:full|limit|test))|\bqueued\b|\bwaits? for\b|\buntil the (?:first|other|previous|one before)(?: \w+)? (?:is |has |was )?(?:finish\w*|done|ends?|ended|complete\w*|through)|\bonly (?:\w+ ){0,2}(?:one|1|a single) (?:\w+ )?(?:slot|request)s?\b|\bsingle slot\b|\bonly slot 0\b|\bnot (?:in )?parallel\b"
     r"|(?:\b|(?=n't))(?:not|n't|cannot|can't) (?:\w+ ){0,3}(?:concurrent\w*|in parallel)|\bslots?[ =:]+1\b|-np 1\b|\bparallel[ =:]+1\b)"
 )
 
 # -- circumstances --
-BOOT = r"(?:\b(?:after|at|on|since|following|until|survive|before)\b[^.;,]{0,20}\b(?:re)?boots?\b|\brebooted\b|\bafter (?:a |the )?restart of the (?:host|machine|computer)|\bfresh (?:re)?boot\b|\bafter boot\b)"
+BOOT = r"(?:\b(?:after|at|on|since|following|until|survive|before)\b[^.;,]{0,20}\b(?:re)?boots?\b|\brebooted\b|\bafter (?:a |the )?restart of the (?:host|machine|computer)|\b(?:after|at|on) power[- ]?(?:on|up)\b|\bfresh (?:re)?boot\b|\bafter boot\b)"
 SLEEP = r"(?:\bsuspend\w*|\bresum\w+|\bsleep\w*\b|\bhibernat\w*|\bwak(?:e|es|ing|eup)\b|\bwoke\b)"
 UPDATE = r"(?:\b(?:after|since|from|with|by|at|each|every|on)\b[^.;,]{0,22}\b(?:updat\w+|upgrad\w+|re-?install\w*|new release|v?0\.\d+(?:\.\d+)?)\b|\bupgrades? (?:of|to)\b|\binstall(?:er|\.sh| script)\b)"
 WHILE = r"(?:\bafter (?:a |some )?(?:while|time|idle|days?|hours?|\d+)|\bfor (?:some )?(?:hours|days)\b|\bidle\b|\bsome time\b|\blong-running\b|\bthen CPU\b|\beventually\b|\bovernight\b|\b\d+ ?(?:–|-|to) ?\d+ ?h\b)"
@@ -77,10 +77,11 @@ RULES: tuple[Rule, ...] = (
     Rule("uvm_in_use", (r"\bnvidia_uvm\b", r"\buse count\b|\bin use\b|\bcannot be (?:removed|unloaded)\b|\bstill (?:held|used)\b|\bbusy\b")),
     Rule("gfx_native", (r"\bgfx1[1-3]\d\d\b", r"\bnative(?:ly)?\b|\bout of the box\b|\bby itself\b", r"\bsupport\w*|\bROCm\b")),
     Rule("gfx_override_told", (r"\bHSA(?:_OVERRIDE_GFX_VERSION| override)\b", r"\b(?:leftover|left over|stale|old(?:er)?|former|forgotten|kept)\b|\b(?:still|was) set\b", r"\b(?:harm\w*|crash\w*|breaks?|broke|wrong|no longer|fails?|dies)\b")),
+    Rule("gfx_override_told", (r"\bHSA_OVERRIDE_GFX_VERSION ?= ?\S*\d", r"\b(?:crash\w*|segfault\w*|breaks?|dies|aborts?|SIGSEGV|core dump\w*)\b"), (r"\bwithout\b|\bhelps?\b|\bworks?\b|\bfix\w*|\bneeds?\b",)),
     Rule("uvm_missing", (r"\bLXC\b|\bProxmox\b", r"\b999\b", rf"{BOOT}|\bnvidia-smi\b|\bhost (?:re)?boot\w*")),
     Rule("after_reboot_cpu", (GPU, r"\b(?:after|when|until|once)\b[^.]{0,30}\b(?:service|ollama|it)?\b[^.]{0,10}\brestart\w*"), (CONTAINER, SLEEP, r"\boverride\b", NO_EFFECT)),
     Rule("igpu_unused", (IGPU, rf"(?:{UNUSED}|{ON_CPU}|\bdropped\b|\bunusable\b)"), (r"HSA_OVERRIDE",)),
-    Rule("igpu_unused", (r"\bdropped\b", rf"(?:{IGPU}|\bIGPU_ENABLE\b|\bintegrated\b)")),
+    Rule("igpu_unused", (r"\bdropped\b", rf"(?:{IGPU}|(?:\b|_)IGPU_ENABLE\b|\bintegrated\b)")),
     Rule("igpu_unused", (rf"(?:\bAMD\b|{IGPU})", GPU, rf"(?:{UNUSED}|\bunusable\b)", r"\b0\.3\d(?:\.\d+)?\b")),
     Rule("igpu_unused", (r"\btype=iGPU\b", r"\b(?:with the flag|adding|after setting|once)\b")),
     Rule("gpu_unsupported", (OLD_GPU, rf"(?:{UNUSED}|{ON_CPU}|\bfails?\b|\bcrash\w*|\bnot supported\b|\bunsupported\b|\bdrop(?:s|ped) support\b|\bnot work\b|n't work\b)"), (r"\bdriver\b", r"\broot\b|\bpermission")),
@@ -89,11 +90,11 @@ RULES: tuple[Rule, ...] = (
     Rule("kfd_denied", (r"/dev/(?:kfd|dri\S*)|\brender(?: group|D\d+)?\b|\bvideo group\b", r"\bpermission\b|\bdenied\b|\bnot (?:in|a member|added)\b|\bowned by\b|\bnot permitted\b|\bmissing\b|\black\w*|\bEPERM\b|\bunless root\b")),
     Rule("kfd_denied", (GPU, r"\bunless (?:run as |it runs as )?root\b|\bonly as root\b|\bworks as root\b")),
     Rule("nvidia_driver_too_old", (r"\bdrivers?\b", r"\btoo old\b|\binsufficient\b|\bminimum\b|\boutdated\b|\bnewer driver\b|\bold driver\b")),
-    Rule("uneven_split", (r"\bGPUs?\b|\bcards?\b", r"\bdifferent (?:size|VRAM)|\bunequal|\buneven|\bsmallest\b|\bsmaller (?:one|card|GPU)\b|\banother size\b", r"\bsplit|\blayers?\b|\bspread\b|\bfull\b")),
+    Rule("uneven_split", (r"\bGPUs?\b|\bcards?\b", r"\bdifferent (?:size|VRAM)|\bunequal|\buneven|\bsmallest\b|\bsmall(?:er)? (?:one|card|GPU)\b|\banother size\b", r"\bsplit|\blayers?\b|\bspread\b|\bfull\b")),
     Rule("one_gpu_used", (r"\bGPUs? ?\d\b[^.;]*\d ?[GM]i?B\b", r"\bGPUs? ?\d(?:[-–]\d)?\b[^.;]{0,12}\bidle\b|\b(?:the )?others? (?:is |are )?idle\b")),
-    Rule("one_gpu_used", (r"\bonly (?:one|1|some|the first) (?:of|GPU|card)|\buses one\b|\bone of (?:two|three|four|several|\d)", GPU), (r"\bmodel at a time\b",)),
+    Rule("one_gpu_used", (r"\bonly (?:one|1|some|the first) (?:of|GPU|card)|\bonly (?:the )?(?:GPU|card|device) ?#?\d\b|\buses one\b|\bone of (?:two|three|four|several|\d)", GPU), (r"\bmodel at a time\b",)),
     Rule("one_gpu_used", (r"\b(?:some|a few|two|three|several|half) (?:of (?:the|my) )?(?:\w+ )?(?:GPUs|cards)\b", r"\bunsupported\b|\bnot used\b|\bunused\b|\bidle\b|\bleft out\b|\bignored\b"), (r"\bsplit\b", CONTAINER)),
-    Rule("spread_unneeded", (r"\bspread\b|\bsplit\b", r"\bGPUs?\b|\bcards?\b", r"\bone (?:\w+ )?(?:is enough|suffices|would|has room|can hold|holds)\b|\bfits on one\b|\bsuffices\b")),
+    Rule("spread_unneeded", (r"\bspread\b|\bsplit\b", GPU, r"\bone (?:\w+ )?(?:is enough|suffices|would|has room|can hold|holds)\b|\bfits on one\b|\bsuffices\b")),
     Rule("cuda_999", (r"\bCUDA\b|\bcu[A-Z]\w+|\berror\b|\bcudart\b", r"\b999\b")),
     Rule("vram_recovery_timeout", (r"\bVRAM\b", r"\brecover\w*", r"\bwarn\w*|\btimeout\b|\btime-?out\b")),
     Rule("vram_recovery_timeout", (r"\bsched\.go:6\d\d\b", r"\bseconds=\d")),
@@ -113,7 +114,7 @@ RULES: tuple[Rule, ...] = (
     Rule("http_proxy_told", (r"\bHTTPS?_PROXY\b|\bhttp_proxy\b", r"\bset\b"), (r"_PROXY\W?[=:]", r"\bNO_PROXY\b", r"\bpull\b", r"\bcurl\b", r"\bservice\b")),
     Rule("http_proxy_told", (r"\bHTTPS?_PROXY\b", r"\b(?:app|client|CLI|desktop)\b", r"\bset\b|\bconfig\w*\b|\bpoints?\b|="), (r"\bNO_PROXY\b", r"\bpull\w*\b", r"\bservice\b")),
     Rule("host_for_server_only", (r"\bOLLAMA_HOST\b", r"\bonly (?:for|to|in|by|with) (?:the )?[`'\"]?(?:ollama )?serve(?:r|'s)?\b|\b(?:given|set|passed|exported|known) (?:to|for|in|by) (?:the )?[`'\"]?(?:ollama )?serve(?:r|'s)?\b[^.;]{0,24}\bonly\b|\bnot (?:for|in|to) the (?:client|CLI|other terminal|other shell|command)\b|\bonly in the (?:shell|terminal|window|tab) (?:of|where|with) (?:the )?(?:ollama )?serve")),
-    Rule("kv_falls_back", (r"\b(?:un(?:supported|known)|invalid|bad|wrong|other)\b[^.;]{0,16}\b(?:cache )?types?\b|\bKV_CACHE_TYPE\b", r"\b(?:falls? back|fell back|reverts?|defaults?)\b[^.;]{0,10}\b(?:to )?f16\b|\bf16 (?:is )?(?:used|instead|runs)\b|\bsilently f16\b"), (r"\bflash", r"\bq[458]_\d\b[^.;]{0,40}\bf16\b")),
+    Rule("kv_falls_back", (r"\b(?:un(?:supported|known)|invalid|bad|wrong|other)\b[^.;]{0,16}\b(?:cache )?types?\b|(?:\b|_)KV_CACHE_TYPE\b", r"\b(?:falls? back|fell back|reverts?|defaults?)\b[^.;]{0,10}\b(?:to )?f16\b|\bf16 (?:is )?(?:used|instead|runs)\b|\bsilently f16\b"), (r"\bflash", r"\bq[458]_\d\b[^.;]{0,40}\bf16\b")),
     Rule("client_cannot_connect", (r"\b(?:CLI|command|client|ollama (?:list|run|ps))\b", r"\b(?:says|reports|thinks)\b[^.]{0,20}\bnot running\b|\bcannot connect\b|\bcould not connect\b")),
     Rule("flash_attention_refused", (r"\bflash attention\b", r"\bnot supported\b|\bunsupported\b|\brefused\b|\bdisabled\b|\boff\b", r"\bRTX ?\d|\b[VA]\d{2,3}\b|\bL(?:4|40)\b|\bH\d00\b|\bone old (?:GPU|card)")),
     Rule("setenv_lost", (r"\blaunchctl\b", rf"(?:{BOOT}|\btemporary\b|\bgone\b|\blost\b|\bnot persist\w*)")),
@@ -126,61 +127,70 @@ RULES: tuple[Rule, ...] = (
     Rule("unknown_name_told", (r"\b(?:OLLAMA_\w+|variable)\b", r"\b(?:unknown name|no such variable|does not exist|do not exist|typo|misspell\w*|invented|was removed|not a (?:real )?variable)\b"), (r"\bunit\b",)),
     Rule("unknown_name_told", (r"\bmisspell\w*|\bmistyped?\b|\btyp(?:o|ing error)\b", r"\bignor\w+|\bno (?:warning|error)\b|\bsilent\w*|\bwithout (?:a |any )?(?:word|warning)\b|\bname\b|\bvariable\b"), (r"\bmodel name\b|\burl\b|\bpath\b",)),
     Rule("overridden_by_other_file", (r"\bdrop-?ins?\b|\boverride\.conf\b|\bservice\.d\b|\.conf\b", r"\b(?:overrid\w+|replac\w+|clobber\w*|wins?|overwrit\w+|unless (?:the file is )?named|read later|installs?)\b", r"\b(?:another|other|third-party|installer|later|tool|zz-|named|installs)\b")),
+    Rule("envfile_wins", (r"\bEnvironmentFile\b|/etc/(?:default|sysconfig)/ollama\b", r"\bdrop-?ins?\b|\boverride\b|\bEnvironment=", r"\bwins?\b|\boverrid\w+|\bbeats\b|\btakes? precedence\b|\binstead\b|\bsays\b|\bhas no effect\b|\bignored\b")),
     Rule("not_reloaded_told", (r"\bdrop-?ins?\b|\boverride\b|\bunit\b|\.conf\b", r"\bnever (?:processed|read|applied)|\bwithout daemon-reload|\bno daemon-reload|\bdaemon-reload (?:was )?(?:not|never)|\bnot reloaded\b|\bseems never\b")),
     Rule("config_only_future", (r"\bdrop-?in\b|\bvariable\b|\bsetting\b|\blaunchctl print\b|\bsystemctl (?:show|cat)\b|\bregistry\b|\bunit\b|\benvironment\b", r"\b(?:predates|older than|already running|still (?:runs|has) (?:with )?the old|before the change|needs? a restart|not restarted|while the running process)\b")),
     Rule("config_only_future", (r"\b(?:effective|actual|real) (?:\w+ )?(?:value|NUM_PARALLEL|setting)\b|\beffective\b", r"\brunning (?:server|process)\b")),
     Rule("config_only_future", (SETTING, r"\b(?:visible|shown|seen|to be read|found) only in\b|\bonly (?:visible|shown|seen) in\b|\bonly the log\b", r"\bserver config\b|\benv=|\bserver\.log\b|\blog\b|\bmap\b")),
-    Rule("by_hand_told", (r"\bollama serve\b", r"\b(?:in|inside|under) (?:a )?(?:tmux|screen|terminal)\b")),
+    Rule("by_hand_told", (r"\bollama serve\b", r"\b(?:in|inside|under|from) (?:a |my |the )?(?:tmux|screen|terminal|ssh session|SSH shell)\b")),
     Rule("by_hand_told", (r"\b(?:process|server)\b", r"\bbelongs? to (?:my|the|a) (?:login |own )?user\b|\bruns? as (?:my|the login) user\b", r"\bunit\b|\bservice\b|\bsettings?\b")),
     Rule("by_hand_told", (r"\brc\.local\b|\bcrontab\b|@reboot\b|\bnohup\b", r"\bollama serve\b"), (r"\bport\b",)),
     Rule("by_hand_told", (BY_HAND, r"\bserve\b|\bserver\b|\bservice\b", r"\bunit\b|\boverride\b|\bvariables?\b|\bsystemctl\b|\bother models\b|\bsettings?\b"), (r"\bport\b|\baddress\b|\bin use\b", BOOT, r"\bthen\b.*\bapp\b")),
     # slots, queue, clients
-    Rule("answers_in_turn", (SERIAL, rf"(?:\brequests?\b|\bdialogues?\b|\busers?\b|\banswers?\b|\bparallel\b|\bmessages?\b|\bprograms?\b|\bagents?\b|{MODEL}|\bwork\b|\bslots?\b|-np\b)"), (r"\bMAX_QUEUE\b", r"\bload queue\b", r"\b503\b", r"\bone model at a time\b")),
+    Rule("answers_in_turn", (SERIAL, rf"(?:\brequests?\b|\bdialogues?\b|\busers?\b|\banswers?\b|\bparallel\b|\bmessages?\b|\bprograms?\b|\bagents?\b|{MODEL}|\bwork\b|\bslots?\b|-np\b|\bchats?\b|\btabs?\b|\bconversations?\b|\bprompts?\b|\bcalls?\b|\bquestions?\b|\bstreams?\b)"), (r"(?:\b|_)MAX_QUEUE\b", r"\bload queue\b", r"\b503\b", r"\bone model at a time\b")),
     Rule("answers_in_turn", (r"\b(?:slots?|id_slot)\b[^.;]{0,16}\b(?:id )?0 (?:only|alone)\b|\b(?:only|just) (?:slot|id_slot)\b[^.;]{0,6}\b0\b|\b(?:all|every)\b[^.;]{0,24}\b(?:in|on|by|to) slot 0\b",)),
     Rule("mlx_parallel", (r"\bparallel\s?=|\bslots?\b|-np\b", r"\b(?:reports?|says|shows|claims|announces|accepts)\b", r"\bbehav\w+ (?:\w+ )?(?:like|as)\b[^.;]{0,20}\b(?:1|one)\b|\bserves one at a time\b|\bserial(?:ly)?\b")),
-    Rule("no_speedup", (r"\bNUM_PARALLEL\b|\bparallel\b|\bslots\b", r"\bno (?:\w+ )?(?:speed-?up|gain|faster|higher throughput|improvement)\b|\bnot (?:any )?faster\b|\bsame throughput\b"), (r"\bembed",)),
+    Rule("no_speedup", (r"(?:\b|_)NUM_PARALLEL\b|\bparallel\b|\bslots\b", r"\bno (?:\w+ )?(?:speed-?up|gain|faster|higher throughput|improvement)\b|\bnot (?:any )?faster\b|\bsame throughput\b"), (r"\bembed",)),
     Rule("auto_slots_told", (r"--parallel\b|-np\b|\bslots?\b|\bparallel[ :=]", r"\b(?:variable|NUM_PARALLEL)\b[^.;]{0,12}\b(?:unset|not set|empty)\b|\bwithout (?:OLLAMA_)?NUM_PARALLEL\b", r"\b[24]\b"), (r"\bstays?\b|\bremains?\b|\bstill\b",)),
-    Rule("copies_expected", (r"\b(?:several|two|multiple|more|second|many)\b|\btimes\b", r"\b(?:copies|instances?|times)\b", r"\bmodel\b|\b(?:llama|qwen|gemma)[\w.]*\b|\bNUM_PARALLEL\b"), (r"\bmodels? (?:is |are )?(?:loaded|reloaded) \d+ times", r"\bserver instances\b", r"\breload", r"--parallel")),
+    Rule("copies_expected", (r"\b(?:several|two|multiple|more|second|many)\b|\btimes\b", r"\b(?:copies|instances?|times)\b", r"\bmodel\b|\b(?:llama|qwen|gemma)[\w.]*\b|(?:\b|_)NUM_PARALLEL\b"), (r"\bmodels? (?:is |are )?(?:loaded|reloaded) \d+ times", r"\bserver instances\b", r"\breload", r"--parallel")),
     Rule("embedding_parallel", (r"\bembed\w*|\bvectors\b", r"\bparallel\b|\bconcurren\w*|\bfifth of the GPU\b|\bone at a time\b|\b(?:1|one|a single) request\b|\buntil one embedding\b"), (r"\b503\b", r"\b500\b", r"\bqueue\b")),
     Rule("embedding_parallel", (r"\b(?:nomic-embed|mxbai-embed|bge-|all-minilm|snowflake-arctic-embed|embeddinggemma|qwen3-embedding)[\w.:-]*", r"-np 1\b|\bparallel[ =:]+1\b|\bone slot\b|\bn_slots ?[=:] ?1\b")),
-    Rule("embedding_parallel", (r"\bembed\w*", r"\bNUM_PARALLEL\b|\bslots?\b", r"\bGPU\b|\bspite\b|\balthough\b|\bdespite\b|\bone\b"), (r"\b503\b", r"\b500\b", r"\bevict")),
+    Rule("embedding_parallel", (r"\bembed\w*", r"(?:\b|_)NUM_PARALLEL\b|\bslots?\b", r"\bGPU\b|\bspite\b|\balthough\b|\bdespite\b|\bone\b"), (r"\b503\b", r"\b500\b", r"\bevict")),
     Rule("queue_full", (r"\b503\b", r"\bbusy\b|\brequests?\b|\bqueue\b|\banswered\b|\b/api/|\bburst\b|\bms\b"), (r"\bno(?:ne)? (?:rejected|503)\b", r"\binstead of 503\b", r"\bproxy\b", r"\bnginx\b")),
     Rule("queue_full", (r"\bserver busy\b|\bmaximum pending requests\b",)),
-    Rule("queue_expected", (r"\bMAX_QUEUE\b", r"\b(?:still|all|extra|excess\w*)\b[^.]{0,40}\bwait|\bnone rejected\b|\binstead of 503\b|\bno 503\b|\bnot (?:rejected|applied|bounded)")),
+    Rule("queue_expected", (r"(?:\b|_)MAX_QUEUE\b", r"\b(?:still|all|extra|excess\w*)\b[^.]{0,40}\bwait|\bnone rejected\b|\binstead of 503\b|\bno 503\b|\bnot (?:rejected|applied|bounded)")),
     Rule("queue_expected", (r"\bno(?:body|ne)?\b(?: (?:gets|is given|sees|got|saw))?(?: an?| any)? 503\b",)),
     Rule("queue_expected", (r"\b(?:concurrent|parallel|simultaneous|at once)\b", r"\brequests?\b|\bcalls?\b", r"\bloaded model\b|\bmodel (?:that )?is loaded\b", r"\bnone (?:was |were |is |are )?(?:rejected|refused|turned away)\b|\b(?:all|they) wait\w*")),
     Rule("slots_busy", (r"\b(\d+) of \1 (?:slots )?(?:is_processing true|(?:are )?busy)\b|\b(?:both|all) (?:\w+ )?slots (?:are busy|work|are at work)\b",)),
     Rule("connections_wait", (r"\b(?:connections?|requests?)\b[^.;]{0,20}\bwait|\bestablished\b[^.;]{0,12}:11434\b",)),
     Rule("invalid_option_flood", (r"\binvalid option provided\b", r"\b(?:each|every|hundreds|thousands|full of|flood\w*|constantly)\b")),
-    Rule("one_model_only", (r"\bMAX_LOADED_MODELS\b", r"\bone (?:model )?(?:only|at a time)|\bonly one\b|\bonly ever\b|\bjust one model\b|\bsingle model\b|\bone model\b")),
+    Rule("one_model_only", (r"(?:\b|_)MAX_LOADED_MODELS\b", r"\bone (?:model )?(?:only|at a time)|\bonly one\b|\bonly ever\b|\bjust one model\b|\bsingle model\b|\bone model\b")),
     Rule("one_model_only", (r"\bmodels?\b|\b(?:A|the first)\b", r"\b(?:evict|replac|unload|kick|throw|push|kill|vanish|displac)\w*", r"\beach other|\bother(?:'s)?\b|\bsecond\b|\banother\b|\bwhen B\b|\breplaced by\b|\bthe first\b|\bchat model\b|\bembedding model\b"), (r"\bdoes not unload the first\b", CONTEXT, r"\bsame model\b|\breload", r"\bprocess\w*")),
     Rule("one_model_only", (r"\b(?:swap|alternat|thrash|ping-?pong|take turns)\w*", r"\bmodels?\b")),
+    Rule("one_model_only", (r"\bswitch\w*\b", r"\bbetween\b", MODEL, r"\btakes?\b|\b\d+ ?s\b|\bseconds\b|\bslow\w*|\bloads?\b|\bunload\w*")),
+    Rule("one_model_only", (r"\bollama ps\b|\bloaded\b|\bin memory\b", r"\b(?:just|only|always) (?:\w+ )?one of (?:them|both|the two|these)\b")),
+    Rule("one_model_only", (EACH, r"\b(?:unload|evict|throw)\w*\b[^.;]{0,24}\b(?:to|and) loads?\b", r"\band back\b|\bagain\b|\bembed\w*|\bbge-|\bnomic\b")),
     Rule("one_model_only", (r"\bnever together\b|\bone model at a time\b|\bonly the (?:second|last|newest) model\b|\bonly one model (?:is )?(?:loaded|in|at|kept|stays)|\bkeeps only one model\b",), ()),
     Rule("reloaded_each_time", (r"\bre-?loads?\b|\breload(?:ed|ing)\b|\bloads? (?:\w+ ){0,2}(?:anew|again)\b|\bloaded (?:anew|again|afresh)\b|\bre-?start(?:s|ed)? the model\b", rf"(?:{EACH}|\bdifferent\b|\bchang\w+|\bwith another\b|\bfor each\b)"), (r"\bidle\b", r"\bkeep_alive\b", r"\bcrash", r"\bdaemon-reload\b")),
     Rule("reloaded_each_time", (r"\b(?:num_ctx|ctx-size|context)\b", r"\bdiffers?\b|\balternat\w+|\bvar(?:y|ies)\b|\bchang\w+|\bcomputed\b|\bdifferent\b", r"\brequests?\b|\bclients?\b|\bcall\b|\bmessage\b|\bsuccessive\b|\breload")),
     Rule("reloaded_each_time", (r"\bnum_ctx\D{0,3}(\d+)\b.*\bnum_ctx\D{0,3}(?!\1\b)\d+",), (r"\bollama ps\b|\bdeclared\b|\bCPU/GPU\b|\btruncat|→",)),
+    Rule("reloaded_each_time", (r"\bnum_ctx\b[^.;\d]{0,8}(\d{3,6}) (?:and|or|vs\.?|/|then) (?:num_ctx )?(?!\1\b)\d{3,6}\b",), (r"\bollama ps\b|\bdeclared\b|\bCPU\b|\btruncat|→",)),
+    Rule("reloaded_each_time", (r"\bcold (?:start|load)\w*\b|\bload time\b", r"\b(?:each|every)\b[^.;]{0,12}\b(?:message|request|question|call|turn|prompt)")),
     Rule("reloaded_each_time", (r"\b(?:evicts|unloads|replaces)\b", r"\b(?:and|then) (?:re)?loads\b", r"\bsame model\b|\banother client\b|\bother client\b|\bnum_ctx\b")),
     Rule("reloaded_each_time", (r"\bevaluating already loaded\b", r"\bresetting model to expire\b")),
     Rule("reloaded_each_time", (r"\bnum_ctx\b\W{0,3}=\s*int\(|\bnum_ctx\b[^.;]{0,30}\b(?:token_count|len\(|\* ?1\.)",)),
     Rule("until_soon", (r"\bUNTIL\b[^.;]{0,12}\b(?:[1-5]|four|five) minutes from now\b", rf"{CLIENT}|\brequest\b")),
+    Rule("keep_alive_reset", (r"\b(?:[1-5]|four|five) minutes from now\b", rf"{CLIENT}|\brequests?\b", r"keep[_ -]?alive")),
     Rule("keep_alive_reset", (r"(?:\b|_)keep[_ -]?alive\b|\bpin(?:s|ned)?\b|\bForever\b", r"\b(?:about |after )?(?:five|5|4|four) ?m(?:in\w*)?\b|\bunload\w*|\breleas\w+|\bback to (?:0|5)\b|\bdefault\b", CLIENT, r"(?<!\w)-1\b|\bfor ?ever\b|\bpin|\bwhatever\b|\bthough\b|\balthough\b|\bdespite\b|\bonly\b|\bignor"), (r"\bevict\b", r"\bonly one\b", r"\bautocomplete\b", r"\bchat model\b")),
     Rule("keep_alive_reset", (CLIENT, r"\breloads? after idle\b|\bunloads the model after\b|\bmodel (?:is )?unloaded after\b", r"\bwhatever\b|\bthough\b|\balthough\b|\bdespite\b|\bany\b")),
     Rule("keep_alive_reset", (r"\bkeep_alive\b[\"']?\s?[:=]\s?[\"']?(?:0|[1-5]m)\b", r"\brequest\b|\bbody\b|\bclient\b|\bplug-?in\b|\bpayload\b|\bsends?\b|\bnode\b")),
     Rule("keep_alive_reset", (r"(?<!\w)-1 (?:changes|goes|falls|is (?:set|turned)) back to (?:0|5)\b",)),
-    Rule("keep_alive_expected", (r"\bkeep[_ -]?alive\b", r"-1\b|\bfor ?ever\b|\bForever\b|\bpinn?(?:ed)?\b|\b24h\b")),
+    Rule("keep_alive_expected", (r"(?:\b|_)keep[_ -]?alive\b", r"-1\b|\bfor ?ever\b|\bForever\b|\bpinn?(?:ed)?\b|\b24h\b")),
     Rule("pin_wanted", (r"\bpin\b|\balways (?:be )?(?:loaded|kept)|\bkeep (?:some|two|the) models? loaded", r"\bmodels?\b|\bof (?:ten|\d+)\b")),
-    Rule("unloaded_anyway", (r"\bkeep[_ -]?alive\b", r"\bstill unloaded\b|\bunloaded (?:at|after)\b|\breleased after\b|\bnot effective\b")),
+    Rule("unloaded_anyway", (r"(?:\b|_)keep[_ -]?alive\b", r"\bstill unloaded\b|\bunloaded (?:at|after)\b|\breleased after\b|\bnot effective\b")),
     Rule("stopping_model", (r"\bStopping\b", r"\bstuck\b|\bhangs?\b|\bnever\b|\bstate\b|\bminutes\b|\bhours\b|\.\.\.|\bcannot be stopped\b"), (r"\bStopping [`'\"]?ollama\b", r"\bservice\b")),
     Rule("no_reply", (r"\b0 bytes\b|\bnothing (?:is )?(?:returned|comes)\b|\breturns nothing\b|\bno (?:reply|byte|answer) (?:at all|ever|in \d+)",), (r"\bextension\b", r"\bjournal\b")),
+    Rule("no_reply", (r"/api/(?:generate|chat|embed\w*)\b|\brequests?\b|\bgeneration\b", r"\bnever (?:returns?|answers?|ends?|comes? back|repl(?:y|ies))\b|\bhangs?(?: for ?ever| on| without)?\b"), (r"\btimeout\b|\bdiscover", r"\bload\w*\b")),
+    Rule("server_answers", (r"/api/(?:version|tags|ps)\b", r"\b(?:answers?|responds?|works?|fine|replies|at once|instantly|200)\b"), (r"\bnot?\b|n't",)),
     Rule("num_ctx_withheld", (CLIENT, CONTEXT, r"(?:\b|(?=n't))(?:not|n't|never|without|ignor\w+|no)\b[^.]{0,40}\b(?:sent?|pass\w*|forward\w*|set|options?\.num_ctx|num_ctx|ignored|field|honou?red)\b|\bignored\b"), (r"\bOLLAMA_CONTEXT_LENGTH\b", r"\breload")),
     Rule("num_ctx_withheld", (r"payload\b|\brequests?\b|\bcall\b", r"\b(?:without|lacks?|no|omits?|never)\b[^.]{0,24}\bnum_ctx\b")),
     Rule("num_ctx_on_v1", (r"/v1\b|OpenAI", r"\bnum_ctx\b|\bcontext\b", r"\bignor\w+|\bno(?:t)?\b|→|\bdefault\b|\bcarries\b|\bcut\b|\bthough\b|\balthough\b|\bdropped\b|\btruncat")),
-    Rule("truncation_told", (r"\bprompts?\b|\bconversation\b|\binput\b|\bsystem message\b|\bmessages\b|\btool (?:definition|prompt)s?\b|\bdocuments?\b", r"\btruncat\w+|\bcut\b|\bdropped\b|\bclipped\b|\btrimmed\b|\blimited to\b|\blose(?:s)? (?:its|their) head\b"), (r"\bnot\b.*\btruncat", r"\bconnection\b", r"\bclients?\b.{0,40}\bnot (?:sent|passed)")),
+    Rule("truncation_told", (r"\bprompts?\b|\bconversation\b|\binput\b|\bsystem message\b|\bmessages\b|\btool (?:definition|prompt)s?\b|\bdocuments?\b", r"\btruncat\w+|\bforgets?\b|\bforgotten\b|\bcut\b|\bdropped\b|\bclipped\b|\btrimmed\b|\blimited to\b|\blose(?:s)? (?:its|their) head\b"), (r"\bnot\b.*\btruncat", r"\bconnection\b", r"\bclients?\b.{0,40}\bnot (?:sent|passed)")),
     Rule("truncation_told", (r"\bprompt_eval_count\b\D{0,6}\d{3,5}\b", r"\b(?:text|prompt|document|transcript|input) of (?:about )?\d{2,3}[,.]?\d{3} tokens\b")),
     Rule("truncation_told", (r"\b\d{4,7}-token (?:prompt|input)|\bprompt (?:of|with) \d{4,}", r"\bwindow\b|\bcontext\b|\bnum_ctx\b")),
     Rule("prompt_half", (r"\bhalf\b|/ ?2\b", r"\bnum_ctx\b|\bcontext\b|\bwindow\b", r"\bprompt\b|\bcut\b|\blimit")),
     Rule("tier_told", (CONTEXT, r"\b(?:depends on|by|from|based on|tier\w*)\b[^.]{0,30}\b(?:VRAM|GPU memory)|\btiers?\b|\btiered\b", r"\bdefault\b|\btier")),
-    Rule("tier_told", (r"\b(?:32768|65536|262144|32k|64k|256k)\b", r"\bdefaults?\b|\btiers?\b|\bx 4\b|\bNUM_PARALLEL\b", r"\bcontext\b|\bKV\b|\btiers?\b|\bwindow\b")),
+    Rule("tier_told", (r"\b(?:32768|65536|262144|32k|64k|256k)\b", r"\bdefaults?\b|\btiers?\b|\bx 4\b|(?:\b|_)NUM_PARALLEL\b", r"\bcontext\b|\bKV\b|\btiers?\b|\bwindow\b")),
     Rule("tier_told", (r"\bdefaults?\b", r"\b(?:by|from|after|with) (?:the )?(?:amount of )?VRAM\b", r"\b\d+ ?Gi?B\b", r"\b(?:4096|32768|262144|4k|32k|256k)\b")),
     Rule("spills_told", (r"\bspill\w*|\bunresponsive\b|\boffload\w*|\bpart (?:of )?(?:the )?(?:model )?(?:is )?on (?:the )?CPU\b|\bjumps\b|\bfails?\b|\bslow\b|\bx 4\b|\bgrew\b",)),
     Rule("spills_told", (r"\b(?:KV|cache)\b[^.;]{0,4}=|\bcontext\b", r"[x×*] ?(?:OLLAMA_)?NUM_PARALLEL\b|\btimes (?:OLLAMA_)?NUM_PARALLEL\b")),
@@ -219,7 +229,7 @@ RULES: tuple[Rule, ...] = (
     Rule("models_under_home", (r"(?:^|[\s=\"'])/home/\S+", r"\bmodels?\b|\bOLLAMA_MODELS\b|\bowned by ollama\b")),
     Rule("distribution_unit", (r"/(?:usr/)?lib/systemd/system/ollama\.service|\bpacman\b|\bArch\b|\bdistribution'?s? (?:unit|package)",)),
     Rule("folder_told", (r"(?:/(?:home|mnt|media|data|srv|opt)/\S*|\bparent\b|\bmodels? (?:dir\w*|folder)\b)", r"\bmode (?:d[rwx-]{9}|0?7[0-5]0)|\bitself 0?7[0-5]0\b|\bnot traversable\b|\bowned by another\b|\bpermission denied\b|\bEACCES\b|\bcannot (?:write|move)\b"), (r"/dev/|/opt/rocm|\brocBLAS\b|\bProtectHome\b",)),
-    Rule("network_storage", (r"\bnetwork (?:storage|share|drive)\b|\bNFS[34]?\b|\bCIFS\b|\bSMB\b|\bceph\b|\bHDD\b|\bslow disk\b", r"\bmodels?\b|\bload\w*\b|\bLOAD_TIMEOUT\b")),
+    Rule("network_storage", (r"\bnetwork (?:storage|share|drive)\b|\bNFS[34]?\b|\bCIFS\b|\bSMB\b|\bceph\b|\bHDD\b|\bslow disk\b", r"\bmodels?\b|\bload\w*\b|(?:\b|_)LOAD_TIMEOUT\b")),
     Rule("no_systemd", (r"\b(?:without|no|non-) ?systemd\b|\bnon-systemd\b|\bno init system\b|\bnot booted with systemd\b",)),
     Rule("unit_absent", (r"\bsystemctl --user\b|\buser (?:service|unit)\b", r"\bnot?\b|\brequested\b|\babsent\b|\bmissing\b|\bfail\w*"), (r"\bGPU\b", r"\buvm\b", r"\bsystem user\b")),
     Rule("runner_exit", (r"\b(?:runner|llama-server|engine)\b", r"\b(?:crash\w*|exits? \d+|stack trace|aborts?|segfault\w*|terminated)\b"), (r"\bsignal:? killed\b", r"\bVRAM recovery\b.*\bignored")),

@@ -16,6 +16,7 @@ Lines = list[tuple[int, str]]
 
 _VERSION = re.compile(r"(?:\bollama version is |^\W{0,3}(?:with |on |release )?v?)(?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})(?=[:,]? |$)")
 _RATE = re.compile(r"(?<!prompt )\beval rate:?\s+(?P<rate>\d+(?:\.\d+)?) tok(?:ens?)?/s")
+_TOLD_RATE = re.compile(r"\bv?(?P<version>0\.\d{1,3}(?:\.\d{1,3})?)\b[^;\n]{0,30}?(?P<rate>\d+(?:\.\d+)?) ?(?:tok(?:en)?s?/s|t/s|tps)\b")
 SLOWER = 0.75  # of the speed before: less is no noise
 _USAGE = re.compile(r"^(?P<size>[\d.]+)(?P<unit>[KMGT]?)\s+(?P<path>/\S*/models)/?\s*$")
 _UNITS = {"": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -45,6 +46,8 @@ def _rates(lines: Lines) -> Iterable[tuple[str, int, str]]:
     for n, text in lines:
         if found := _VERSION.search(text):
             release = found["version"]
+        for told in _TOLD_RATE.finditer(text):
+            best[told["version"]] = (float(told["rate"]), n)
         if release and (found := _RATE.search(text)):
             best[release] = max(best.get(release, (0.0, n)), (float(found["rate"]), n))
     for (old, (before, _)), (new, (after, n)) in itertools.pairwise(best.items()):
@@ -67,7 +70,7 @@ def _model_folders(lines: Lines) -> Iterable[tuple[str, int, str]]:
 
 def _libraries(lines: Lines) -> Iterable[tuple[str, int, str]]:
     """A listing of the engine's libraries, or of packages, that has those for the CPU only."""
-    shown = [(n, text) for n, text in lines if _LIBRARY.search(text)]
+    shown = [(n, text) for n, text in lines if _LIBRARY.search(text) and "load_backend" not in text]  # the log's own
     if shown and not any(_GPU_LIBRARY.search(text) for _, text in lines if screens.prompt(text) is None):
         yield "gpu_libraries_absent", shown[0][0], shown[0][1]
     if any(_PACKAGES.search(text) for _, text in lines):

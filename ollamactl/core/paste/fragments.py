@@ -87,7 +87,8 @@ def _said(piece: str) -> list[str]:
     if len(several := told.requests(piece)) > 1 and not _STAMPED.match(piece):
         return [piece, *several] if canonical(piece) is None else several
     if LOG_LINE.match(piece[:300]) or _STAMPED.match(piece) or len(piece) > LONGEST or canonical(piece) is not None:
-        return [piece]
+        beside = told.loads(piece) if "OLLAMA_NUM_PARALLEL" in piece and not _STAMPED.match(piece) else []
+        return [piece, *beside]
     return [piece, *told.lines(piece)]
 
 

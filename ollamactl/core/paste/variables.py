@@ -50,7 +50,7 @@ _SHORT = "|".join(
     sorted((n.removeprefix("OLLAMA_") for n in settings.REGISTRY if n.startswith("OLLAMA_") and "_" in n[7:]), key=len, reverse=True)
 )
 _MENTION = re.compile(
-    rf"(?<![\w.$/:-])(?P<name>O?LL?AMA_[A-Z]\w+|OLAMA_\w+|HSA_OVERRIDE_GFX_VERSION\w*|[A-Z]{{3,4}}R?_VISIBLE_DEVICES|GGML_VK_VISIBLE_DEVICES|{_SHORT})"
+    rf"(?<![\w.$/:-])(?P<name>O?LL?AMA_[A-Z]\w+|OLAMA_\w+|HSA_OVERRIDE_GFX_VERSION\w*|[A-Z]{{3,4}}R?_VISIBLE_DEVICES|GGML_VK_VISIBLE_DEVICES|HTTPS?_PROXY|NO_PROXY|{_SHORT})"
     r"(?:[\"'`]?\s?(?:=>|=|:)\s?|\s(?:is |was |set to |to )?(?=-?\d|true\b|false\b|q\d|f16))[\"'`]?(?P<value>[^\s\"'`,;)]+)"
 )
 _PLACES: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -84,7 +84,7 @@ def mentioned(line: str) -> list[tuple[str, str, str]]:
         return []
     found = []
     for match in _MENTION.finditer(line):
-        name = match["name"] if "_VISIBLE" in match["name"] or "LAMA_" in match["name"] or match["name"].startswith("HSA") else f"OLLAMA_{match['name']}"
+        name = match["name"] if "_VISIBLE" in match["name"] or "LAMA_" in match["name"] or match["name"].startswith(("HSA", "HTTP", "NO_PROXY")) else f"OLLAMA_{match['name']}"
         value = match["value"].rstrip(".:]}").partition("→")
         if value[0] in ("empty", "unset", "none", ">", "0-"):
             continue

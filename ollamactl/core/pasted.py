@@ -55,6 +55,7 @@ def _with_log(facts: Facts, chunks: Iterable[bytes], where: str) -> Facts | None
         or facts.service
         or facts.unit_files
         or facts.loaded is not None
+        or facts.installed is not None
         or facts.gpus
         or facts.drivers
         or facts.version

@@ -14,15 +14,15 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ollamactl.core.facts import Gpu, GpuDriver, GpuProcess, HostMemory, LoadedModel, LogEvent
-from ollamactl.core.parse import api
-from ollamactl.core.paste import compared, screens
+from ollamactl.core.facts import Gpu, GpuDriver, GpuProcess, HostMemory, InstalledModel, LoadedModel, LogEvent
+from ollamactl.core.paste import client_config, compared, documents, screens
+from ollamactl.core.paste.documents import Slots
 
 # what readers here say beside facts, to checks
 KINDS = {
     "uvm_unlisted", "amdgpu_loaded", "kfd_group_foreign", "user_without_render", "disk_full", "two_servers",
     "port_published", "memory_limit", "runner_killed", "container_without_gpu", "unit_masked", "unit_disabled",
-    "unit_inactive", "folder_closed", "lists_differ", *compared.KINDS,
+    "unit_inactive", "folder_closed", "lists_differ", "slots_busy", "connections_wait", *compared.KINDS, *client_config.KINDS,
 }  # fmt: skip
 Lines = list[tuple[int, str]]
 MIB = 1 << 20
@@ -41,6 +41,9 @@ _FREE = re.compile(r"(?:Mem|Swap|Speicher|Mém)\w*\.?:\s+(?P<numbers>[\d.]+\w*(?
 _DF = re.compile(r"\S+\s+[\d.]+\w?\s+[\d.]+\w?\s+[\d.]+\w?\s+(?P<use>\d+)%\s+(?P<mount>/\S*)\s*$")
 _SERVE = re.compile(r"(?P<user>[\w+.-]+)\s+(?P<pid>\d+)\s.*?(?P<exe>\S*ollama)(?:\.exe)? serve\s*$")
 _VERSION = re.compile(r"\bollama version is (?P<version>\d+\.\d+\.\d+[\w.-]*)|^ollama,? version:? (?P<other>\d+\.\d+\.\d+[\w.-]*)", re.I)
+# the server's own end of a connection, in ss and in netstat
+_ESTABLISHED = re.compile(r"^(?:\s*ESTAB\s+\d+\s+\d+|\s*tcp6?\s+\d+\s+\d+)\s+\S+:11434\s+\S+:\d+(?:\s+(?:ESTABLISHED|users:)|\s*$)")
+MANY = 64  # connections that more than a few slots serve
 _HOST_IP = re.compile(r"\"HostIp\": \"(?P<ip>[^\"]*)\"")
 _HOST_PORT = re.compile(r"\"HostPort\": \"(?P<port>\d+)\"")
 
@@ -52,6 +55,8 @@ class Found(msgspec.Struct):
     drivers: tuple[GpuDriver, ...] | None = None
     memory: HostMemory | None = None
     loaded: tuple[LoadedModel, ...] | None = None
+    installed: tuple[InstalledModel, ...] | None = None
+    slots: Slots | None = None
     version: str = ""
     messages: list[LogEvent] = []
 
@@ -61,9 +66,9 @@ def read(lines: Lines) -> Found:
     found = Found(messages=[])
     _nvidia_smi(lines, found)
     found.memory = _free(lines)
-    _api(lines, found)
-    for kind, number, text in (*_devices(lines), *_disks(lines), *_servers(lines), *_containers(lines), *_units(lines),
-                               *_folders(lines), *_lists(lines), *compared.read(lines)):  # fmt: skip
+    _replies(lines, found)
+    for kind, number, text in (*_devices(lines), *_disks(lines), *_servers(lines), *_containers(lines), *_units(lines), *_sockets(lines, found.slots),
+                               *_folders(lines), *_lists(lines), *compared.read(lines), *client_config.read(lines)):  # fmt: skip
         found.messages.append(LogEvent(kind=kind, text=text.strip()[:400], line=number))
     return found
 
@@ -126,15 +131,20 @@ def _amount(word: str) -> int | None:
     return int(number * (1 << 10)) if number > 4_000_000 else int(number * MIB)
 
 
-def _api(lines: Lines, found: Found) -> None:
-    for _, text in lines:
-        body = text[text.find("{") :].encode() if "{" in text else b""
-        if match := _VERSION.search(text):
-            found.version = match["version"] or match["other"]
-        elif '"size_vram"' in text and '"models"' in text:
-            found.loaded = api.loaded(body) or found.loaded
-        elif re.search(r"^\W*\{\"version\":\"\d", text):
-            found.version = api.version(body) or found.version
+def _replies(lines: Lines, found: Found) -> None:
+    replies = documents.read(lines)
+    found.loaded, found.installed, found.slots = replies.loaded, replies.installed, replies.slots
+    told = [match["version"] or match["other"] for _, text in lines if (match := _VERSION.search(text))]
+    found.version = replies.version or (told[-1] if told else "")
+
+
+def _sockets(lines: Lines, slots: Slots | None) -> Iterable[tuple[str, int, str]]:
+    """Connections to the server, where there are more than its slots serve."""
+    clients = [(n, text) for n, text in lines if _ESTABLISHED.search(text)]
+    if slots and slots.busy == slots.count:
+        yield "slots_busy", slots.line, f"/slots: {slots.busy} of {slots.count} are at work"
+    if clients and len(clients) > (slots.count if slots else MANY):
+        yield "connections_wait", clients[0][0], f"{len(clients)} connections to port 11434: {clients[0][1].strip()}"
 
 
 def _devices(lines: Lines) -> Iterable[tuple[str, int, str]]:

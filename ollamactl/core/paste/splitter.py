@@ -9,7 +9,7 @@ import msgspec
 from ollamactl.core import environment
 from ollamactl.core.facts import Facts, Listener, LoadedModel, LogEvent, Service, Told, ToldVariable, UnitFile
 from ollamactl.core.parse import events, ollama_ps, phrases, systemctl, unitfile
-from ollamactl.core.paste import cells, claims, commands, listening, screens
+from ollamactl.core.paste import cells, claims, commands, listening, screens, told
 from ollamactl.core.paste.canonical import canonical, quoted
 from ollamactl.core.paste.fragments import SHORT
 from ollamactl.core.paste.printed import Printed
@@ -104,6 +104,8 @@ class Splitter:
                 self.messages.append(LogEvent(kind=kind, text=line.strip()[:400], line=n + 1, fields=fields))
         self.commands = commands.read(aside)
         self.messages += self.commands.messages
+        if (slots := self.commands.slots) is not None and slots.context:
+            keep[slots.line - 1] = told.load(slots.context * slots.count, slots.count)
         return "\n".join(keep)
 
     # -- pieces --
@@ -223,17 +225,22 @@ class Splitter:
             env_files=read or None,
             effective=effective,
             process=process,
-            loaded=self._loaded() if self.tables else self.commands.loaded,
+            loaded=self._loaded(),
             gpus=self.commands.gpus,
             drivers=self.commands.drivers,
             memory=self.commands.memory,
             version=self.commands.version or None,
             listeners=tuple(self.listeners) or None,
+            installed=self.commands.installed,
             told=told if told.variables or told.messages or told.world else None,
         )
 
-    def _loaded(self) -> tuple[LoadedModel, ...]:
+    def _loaded(self) -> tuple[LoadedModel, ...] | None:
         """The last table; with those of earlier ones if no model is in both: then they are no before and after."""
+        if self.commands.loaded and not self.listed:
+            return self.commands.loaded
+        if not self.tables:
+            return None
         last = self.tables[-1]
         names = [m.name for table in self.tables for m in table]
         return last if len(set(names)) < len(names) else tuple(m for table in self.tables for m in table)

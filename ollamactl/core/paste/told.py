@@ -66,6 +66,11 @@ def _load(text: str) -> list[str]:
     return made
 
 
+def load(context: int, slots: int) -> str:
+    """The start of a runner with a cache of that many tokens for all its slots together."""
+    return _UNNAMED.format(f" --ctx-size {context} --parallel {slots}")
+
+
 def loads(text: str) -> list[str]:
     """The starts of runners that the sentence names one after another (`-c 4096, -c 8192, -c 4096`)."""
     return [line for line in _load(text) if "starting llama server" in line]

@@ -24,6 +24,7 @@ _NAME = re.compile(rf"\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_[A-Z_\d]+|\b(?:{
 _GAP = re.compile(r"(?<![.!?])  ")  # between columns; some type two blanks after a sentence
 _READ_TOKENS = re.compile(r"\bprompt[_ ](?:eval[_ ])?(?:count|tokens)\b", re.I)
 _COUNT = re.compile(r"(?<![\d.,])\d{4,6}(?![\d.,]*\d)")
+HALVED = "read_like_half"  # what a count says, no rule
 LONG = 500  # characters of a sentence
 
 
@@ -54,7 +55,7 @@ def find(sentence: str) -> list[tuple[str, dict[str, str]]]:
         if rule.kind not in found and all(map(says, rule.all)) and not any(map(says, rule.none)):
             found.append(rule.kind)
     if "prompt_half" not in found and _halved(text):
-        found.append("read_like_half")
+        found.append(HALVED)
     name = _NAME.search(text)
     fields = {"name": _full(name[0])} if name else {}
     return [(kind, fields) for kind in found]

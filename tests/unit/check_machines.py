@@ -167,6 +167,13 @@ def dropin_that_is(missing: Literal["absent", "failed"]) -> Facts:
     return host(unit_files=(UnitFile(path=f"{UNIT}.d/override.conf", missing=Missing(missing, "a link to /srv/x")),))
 
 
+def key_of(owner: int) -> Facts:
+    """The service of uid 998, and whose its key is."""
+    key = "/usr/share/ollama/.ollama/id_ed25519"
+    state = PathState(path=key, type="file", mode=0o600, uid=owner, gid=owner)
+    return host(paths={"account": PathState(path="account", uid=998, gid=998), key: state})
+
+
 def unit_with(*lines: str, start: Start | None = None, **service: Any) -> Facts:
     """A running service whose main file holds these lines."""
     file = unitfile.parse(UNIT, "[Service]\n" + "".join(f"{line}\n" for line in lines), "main")
@@ -198,6 +205,7 @@ FIRES: dict[str, Machine] = {
     "sandbox_hides_models_dir": unit_with("InaccessiblePaths=/usr/share/ollama"),
     "system_call_filter_kills_server": journal("ollama.service: Main process exited, code=killed, status=31/SYS"),
     "resource_limit_low": unit_with("LimitNOFILE=64"),
+    "service_key_not_readable": key_of(0),
     "execstart_runs_no_server": unit_with(exec_start=("/usr/local/bin/ollama", "server")),
     "dropin_not_readable": dropin_that_is("failed"),
     "pass_environment_passes_nothing": unit_with("PassEnvironment=OLLAMA_NUM_PARALLEL", pass_environment=("OLLAMA_NUM_PARALLEL",)),
@@ -275,6 +283,7 @@ MISSES: dict[str, Machine] = {
     "sandbox_makes_models_read_only": unit_with("ProtectSystem=strict", "ReadWritePaths=/usr/share/ollama", protect_system="strict"),
     "sandbox_hides_models_dir": unit_with("InaccessiblePaths=/usr/share/ollama", "InaccessiblePaths="),
     "system_call_filter_kills_server": journal("ollama.service: Main process exited, code=killed, status=15/TERM"),
+    "service_key_not_readable": key_of(998),
     "resource_limit_low": unit_with("LimitNOFILE=1048576", "TasksMax=infinity", "LimitNPROC=80%"),
     "execstart_runs_no_server": unit_with(exec_start=("/usr/local/bin/ollama", "serve")),
     "dropin_not_readable": dropin_that_is("absent"),

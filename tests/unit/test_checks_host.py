@@ -257,6 +257,21 @@ def test_a_proxy_for_plain_http_in_the_units_environment(https: str, says: list[
     assert found(host(effective=effective, start=SERVED), "http_proxy_hijacks_local_api") == says
 
 
+@pytest.mark.parametrize(("frozen", "says"), [(True, ["error"]), (False, [])])
+def test_a_unit_that_is_frozen_answers_nothing(frozen: bool, says: list[str]) -> None:
+    assert found(host(service=service(frozen=frozen), start=SERVED), "server_process_stopped") == says
+
+
+@pytest.mark.parametrize(
+    ("status", "says"), [("killed, status=9/KILL", "killed by SIGKILL"), ("exited, status=1/FAILURE", "dies at once")]
+)
+def test_how_the_server_ended(status: str, says: str) -> None:
+    told = facts_of(journal(f"ollama.service: Main process exited, code={status}").encode(), "text")
+    assert told is not None
+    (finding,) = run(told, only=["service_restart_loop"]).findings
+    assert says in finding.summary
+
+
 @pytest.mark.parametrize(
     ("free", "files", "says"),
     [

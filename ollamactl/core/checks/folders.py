@@ -161,8 +161,11 @@ def models_dir_no_access(
         )
         if "\\" in path:
             fix = f'icacls "{path}" /grant "%USERNAME%:(OI)(CI)F" /T    # or another OLLAMA_MODELS'
+        if other := _other_user(facts):
+            places = " ".join(dict.fromkeys(line.partition(":")[0] for line in other))
+            fix = f"sudoedit {places} && sudo systemctl daemon-reload && sudo systemctl restart ollama    # no User="
         said = f"the service may not {event.fields.get('call', 'open')} {path}"
-        yield Finding("error", said, (*signs.quotes([event]), *_other_user(facts), *_ways(facts, folder)), fix)
+        yield Finding("error", said, (*signs.quotes([event]), *other, *_ways(facts, folder)), fix)
         return
     if signs.has("folder_told"):
         said = "the service's user may not enter the models folder or one above it"
@@ -199,10 +202,15 @@ def _closed_blob(facts: Facts) -> PathState | None:
     for path, state in (facts.paths or {}).items():
         if "/blobs/sha256" not in path or state.missing is not None or account is None or account.uid <= 0:
             continue
-        bit = 0o400 if state.uid == account.uid else 0o040 if state.gid == account.gid else 0o004
-        if state.mode and not state.mode & bit:
+        if state.mode and not may_read(account, state):
             return state
     return None
+
+
+def may_read(account: PathState, state: PathState) -> bool:
+    """Whether a user (uid and gid of `account`) may read a file, by its owner and mode."""
+    bit = 0o400 if state.uid == account.uid else 0o040 if state.gid == account.gid else 0o004
+    return bool(state.mode & bit)
 
 
 def _ways(facts: Facts, folder: str) -> tuple[str, ...]:

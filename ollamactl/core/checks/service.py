@@ -144,11 +144,13 @@ def service_restart_loop(
         "app_respawns", "unit:main_exited", "unit:watchdog", "unit:timeout", "unit:failed", "unit:start_limit",
         "unit:restart_scheduled", most=4,
     )
-    said = "the service dies at once"
+    ended = [re.search(r"killed, status=\d+/(\w+)", e.text) for e in signs.of("unit:main_exited")[-1:]]
+    killed = f"the server was killed by SIG{ended[0][1]}" if ended and ended[0] else ""
+    said = killed or "the service dies at once"
     if respawns:
         said = f"the app restarts its server again and again ({max(respawns)} times)"
     elif limit or failed:
-        said = "systemd has given the service up" if limit else "the service has failed"
+        said = "systemd has given the service up" if limit else killed or "the service has failed"
     if counter > 1:
         said += f" and was restarted {counter} times"
     unit = service.id if service else "ollama"

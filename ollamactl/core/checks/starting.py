@@ -182,7 +182,8 @@ def runtime_limit_ends_server(service: Service, unit_files: tuple[UnitFile, ...]
         if one.value != "infinity":
             place = stated(file, one)
             fix = f"{_editing([place], service.id)} && sudo systemctl restart {service.id}"
-            yield Finding("warning", f"systemd ends the server {one.value} after each start", (place,), fix)
+            after = f"{one.value} s" if one.value.strip().isdigit() else one.value
+            yield Finding("warning", f"systemd ends the server {after} after each start", (place,), fix)
 
 
 @check(weight=86, explains=("client_timeout_500_clusters", "model_stuck_stopping", "queue_building_up"))
@@ -194,8 +195,12 @@ def server_process_stopped(facts: Facts) -> Iterator[Finding]:
     Seen: the state of the process.
     Do: let it go on: kill -CONT.
     """
-    process = facts.process
-    if process is not None and re.match(r"[Tt]$|stopped|tracing", process.state):
+    process, service = facts.process, facts.service
+    if service is not None and service.frozen:
+        state = "systemctl show: FreezerState=frozen"
+        said = f"{service.id} is frozen: its server takes connections and answers nothing"
+        yield Finding("error", said, (state,), f"sudo systemctl thaw {service.id}")
+    elif process is not None and re.match(r"[Tt]$|stopped|tracing", process.state):
         silent = facts.why("loaded") if facts.loaded is None else None
         yield Finding(
             "error",

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, gib
-from ollamactl.core.facts import Facts
+from ollamactl.core.checks.folders import may_read
+from ollamactl.core.facts import Facts, Service
 from ollamactl.core.needs import NO_SIGNS, Signs
 
 
@@ -220,3 +221,25 @@ def library_missing(signs: Signs) -> Iterator[Finding]:
             signs.quotes(found),
             "curl -fsSL https://ollama.com/install.sh | sh",
         )
+
+
+@check(weight=63)
+def service_key_not_readable(facts: Facts, service: Service) -> Iterator[Finding]:
+    """The service's user may not read its own key.
+
+    Why: Ollama signs what it asks the registry with ~/.ollama/id_ed25519; one that root has made, or that was copied
+    there, is not readable for the service: it serves, and pulls fail.
+    Seen: owner and mode of the file.
+    Do: give it to the service's user.
+    """
+    account = (facts.paths or {}).get("account")
+    for path, state in (facts.paths or {}).items():
+        if not path.endswith("/.ollama/id_ed25519") or state.missing is not None or account is None or not account.uid:
+            continue
+        if not may_read(account, state):
+            yield Finding(
+                "warning",
+                f"{service.user} may not read its key {path}: pulls fail",
+                (f"stat {path}: mode {state.mode & 0o7777:04o}, owner {state.uid}:{state.gid}",),
+                f"sudo chown {service.user}: {path}*",
+            )

@@ -35,6 +35,7 @@ class Service(Record, frozen=True, kw_only=True):
     main_pid: int = 0
     n_restarts: int = 0
     result: str = ""
+    frozen: bool = False  # all its processes are halted
     exec_main_code: int = 0
     exec_main_status: int = 0
     exec_main_start: float | None = None  # seconds since the epoch

@@ -17,6 +17,8 @@ from ollamactl.core.parse import (
 )
 from ollamactl.core.source import Missing, http
 
+ASKED = ("version", "loaded", "installed")  # of the API
+
 
 @feed
 def address(c: Collector) -> str:
@@ -51,8 +53,12 @@ def _api(c: Collector, path: str, **body: str) -> bytes:
     """A reply of the server; with a `body` the request is a POST."""
     if (has := c.get("service")) is not None and not has.main_pid:
         raise Unknown(Missing("absent", f"{has.id} is {has.active_state}: no server to ask"))
+    if has is not None and has.frozen:
+        raise Unknown(Missing("timeout", f"{has.id} is frozen and answers nothing"))
     if (process := c.get("process")) is not None and process.state in ("stopped", "tracing-stop"):
         raise Unknown(Missing("timeout", f"process {process.pid} is stopped and answers nothing"))
+    if silent := next((c.missing[f] for f in ASKED if f in c.missing and c.missing[f].kind == "timeout"), None):
+        raise Unknown(silent)  # each would wait as long
     said = msgspec.json.encode(body).decode() if body else ""
     method = "POST" if body else "GET"
     return c.body(http(f"http://{c.need('address')}{path}", method=method, body=said, inside=_inside(c)))

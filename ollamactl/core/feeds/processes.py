@@ -159,5 +159,8 @@ def _runner_api(c: Collector, port: int, parent: Process) -> tuple[int | None, t
     """What /props and /slots tell, and whether they say that the model is still being loaded: with 503."""
     base, inside = f"http://127.0.0.1:{port}", parent.pid if parent.net_ns is not None else 0
     props, slots = http(f"{base}/props", inside=inside), http(f"{base}/slots", inside=inside)
-    said, listed = c.read(props), c.read(slots)
+    said = c.read(props)
+    if said.missing is not None and said.missing.kind == "timeout":  # the other would wait as long
+        return None, None, False
+    listed = c.read(slots)
     return api.props_slots(said), api.slots(listed), 503 in (said.status, listed.status)

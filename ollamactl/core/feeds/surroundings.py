@@ -18,6 +18,7 @@ from ollamactl.core.source import Missing, command, file, listing, native, stat
 DEVICES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/kfd")
 PROGRAMS = ("/usr/local/bin/ollama", "/usr/bin/ollama")
 MANIFESTS = 60  # whose blobs are looked at
+KEY = "id_ed25519"  # of the server, with which pulls are signed
 MAGIC = b"GGUF"  # with which a model's file begins
 KERNEL = (
     "Killed process|oom-kill|NVRM|fallen off|API mismatch|PM: (suspend|hibernation)|GPU reset|segfault.*(ollama|llama)"
@@ -41,6 +42,9 @@ def paths(c: Collector) -> dict[str, PathState]:
     folder = models_folder(c)
     for path in _ways(folder):
         found[path] = _state(c, path)
+    if account is not None and account[5].startswith("/"):
+        key = posixpath.join(account[5], ".ollama", KEY)
+        found[key] = _state(c, key)
     for store in _stores(c, folder):
         found.setdefault(store, _state(c, store))
     if folder:

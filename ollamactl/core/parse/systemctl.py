@@ -29,7 +29,7 @@ PROPERTIES = (
     "StandardOutput", "StandardError", "LogNamespace", "PrivateNetwork", "NetworkNamespacePath",
     "ProtectHome", "ProtectSystem", "PrivateDevices", "DevicePolicy", "DeviceAllow", "MemoryMax",
     "MemoryHigh", "MemoryCurrent", "ControlGroup", "StartLimitBurst", "StartLimitIntervalUSec",
-    "LoadError", "CanReload",
+    "LoadError", "CanReload", "FreezerState",
 )  # fmt: skip
 SHOW = ("env", "TZ=UTC", "LC_ALL=C", "systemctl", "show", "--no-pager", f"--property={','.join(PROPERTIES)}")
 
@@ -82,6 +82,7 @@ def parse_show(text: str, *, manager: Literal["system", "user"] = "system", chec
         main_pid=_int(one("MainPID")) or 0,
         n_restarts=_int(one("NRestarts")) or 0,
         result=one("Result"),
+        frozen=one("FreezerState") == "frozen",
         exec_main_code=_CODES.get(one("ExecMainCode"), _int(one("ExecMainCode")) or 0),
         exec_main_status=_int(one("ExecMainStatus").partition("/")[0]) or 0,
         exec_main_start=parse_time(one("ExecMainStartTimestamp")),

@@ -12,7 +12,6 @@ taken out of all. Redacting twice changes nothing.
 
 from __future__ import annotations
 
-import functools
 import ipaddress
 import json
 import re
@@ -22,6 +21,7 @@ from typing import Any
 
 from ollamactl.core import documents, redact_lines
 from ollamactl.core import redact_patterns as patterns
+from ollamactl.core import redact_words as words
 
 
 class Redactor:
@@ -79,18 +79,18 @@ class Redactor:
         if isinstance(value, str):
             if key in patterns.HOST_KEYS:
                 self._learn_host(value)
-            elif key == "user" and _person(owner.get("uid")):
+            elif key == "user" and words.person(owner.get("uid")):
                 self._learn("user", value)
-            elif _sensitive(key):
+            elif words.sensitive(key):
                 self._learn_secret(value, key)
         elif isinstance(value, list):
-            for secret in _after_options(value):
+            for secret in words.after_options(value):
                 self._learn_secret(value[secret], "")
         return value
 
     def _learn_secret(self, value: str, head: str) -> None:
         value = value.strip().strip("\"'\\")
-        if value and not _harmless(head, value):
+        if value and not words.harmless(head, value):
             self._learn("secret", value)
             _, _, password = value.partition(":")
             if password and re.search(r"(?i)(?://|_proxy[=:][\"']?)$", head):  # of a URL's user:password
@@ -142,9 +142,9 @@ class Redactor:
                 return self._replace("host", value)
             if key in patterns.MACHINE_KEYS:
                 return self._machine(value)
-            if key == "user" and _person(owner.get("uid")):
+            if key == "user" and words.person(owner.get("uid")):
                 return self._replace("user", value)
-            if _sensitive(key) and not _harmless(key, value):
+            if words.sensitive(key) and not words.harmless(key, value):
                 return self._replace("secret", value)
             if key in patterns.TALK_KEYS:
                 return self._removed(value)
@@ -152,7 +152,7 @@ class Redactor:
             if key == "MESSAGE" and all(isinstance(b, int) and 0 <= b < 256 for b in value):
                 # journalctl's form of a message that is not UTF-8
                 return list(documents.encoded(self.text(documents.decoded(bytes(value)))))
-            if hidden := _after_options(value):
+            if hidden := words.after_options(value):
                 return [
                     self._replace("secret", each) if at in hidden else documents.walk(each, self._member, self.text)
                     for at, each in enumerate(value)
@@ -228,7 +228,7 @@ class Redactor:
     def _keyed(self, match: re.Match[str]) -> str:
         value = match["value"]
         bare = value.strip().strip("\"'\\")
-        if not bare or _harmless(match["head"], bare):
+        if not bare or words.harmless(match["head"], bare):
             return value
         start = value.find(bare)
         return value[:start] + self._replace("secret", bare) + value[start + len(bare) :]
@@ -241,7 +241,7 @@ class Redactor:
         return self._replace("host", name)
 
     def _remember(self) -> tuple[re.Pattern[str], list[str]]:
-        names = [name for kind in _WORD_KINDS for name in self._known[kind] if _safe(kind, name)]
+        names = [name for kind in _WORD_KINDS for name in self._known[kind] if words.safe(kind, name)]
         joined = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
         # A name within a longer word stays, but not next to - or _, which names are joined by.
         self._words = re.compile(rf"(?<![A-Za-z0-9])(?:{joined})(?![A-Za-z0-9])"), names
@@ -305,48 +305,6 @@ class Redactor:
         self.taken["ip address"] += 1
         number = int(known.setdefault(str(address), str(len(known) + 1)))
         return str(patterns.BENCH4[number] if address.version == 4 else patterns.DOC6[number])
-
-
-def _safe(kind: str, name: str) -> bool:
-    """Whether a name may be replaced wherever it stands as a word."""
-    if kind == "secret":
-        return (
-            len(name) >= 6 and name.lower() not in patterns.VOCABULARY and not re.fullmatch(r"[\d.]+|true|false", name)
-        )
-    return len(name) >= 3 and name.lower() not in patterns.VOCABULARY
-
-
-@functools.lru_cache(4096)  # a journal has the same few keys in each of its lines
-def _sensitive(name: str) -> bool:
-    bare = name.strip("\"' ")
-    found = re.fullmatch(patterns.SENSITIVE_NAME, bare) or re.fullmatch(f"(?i:{patterns.SENSITIVE_LOWER})", bare)
-    return found is not None
-
-
-def _harmless(head: str, value: str) -> bool:
-    """Names of the pattern that hold no secret, and values that can't be one."""
-    name = re.sub(r".*[\0\n]|[\"'=:\s]|^export", "", head).strip()
-    return (
-        bool(patterns.HARMLESS.fullmatch(name))
-        or value.lower() in ("true", "false", "null", "none")
-        or value in ("0", "1")
-    )
-
-
-def _person(uid: object) -> bool:
-    return isinstance(uid, int) and uid >= 1000 and uid != 65534
-
-
-def _after_options(words: list[Any]) -> set[int]:
-    """Places in a command line that follow an option such as --api-key."""
-    return {
-        at
-        for at in range(1, len(words))
-        if isinstance(words[at], str)
-        and isinstance(words[at - 1], str)
-        and words[at - 1].startswith("-")
-        and _sensitive(words[at - 1].lstrip("-"))
-    }
 
 
 _DUMP = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))

@@ -20,6 +20,7 @@ KINDS = (
     "runner_gone",
     "runner_dropped",
     "load_failed",
+    "kernel:segfault",
 )
 # of a client that went away; of a runner that ends with its server
 NO_CRASH = re.compile(r"context canceled|context deadline")
@@ -117,7 +118,7 @@ def _served_before(crashes: list[LogEvent], start: Start | None) -> bool:
     begun = (load.line or 0) if load is not None else 0
     answered = any(r.status == 200 and r.path in RUNS_A_MODEL and begun < (r.line or 0) < line for r in start.recent)
     return answered or (
-        load is None and any("no longer running" in e.text for e in crashes if e.kind == "runner_gone")
+        load is None and any(" sys=" in e.text for e in crashes if e.kind == "runner_gone")
     )
 
 

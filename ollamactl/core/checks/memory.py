@@ -36,9 +36,8 @@ def load_oom(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator
     if not events:
         return
     failed = [x for x in (start.loads if start else ()) if x.outcome == "failed"]
-    later = [
-        x for x in (start.loads if start else ()) if x.outcome == "loaded" and (x.line or 0) > (events[-1].line or 0)
-    ]
+    loads = [x for x in (start.loads if start else ()) if x.outcome == "loaded" and (x.at, x.seconds) != (None, None)]
+    later = [x for x in loads if (x.line or 0) > (events[-1].line or 0)]
     retried = signs.has("context_reduced", "oom_retry") and bool(later)
     told = facts.told is not None and events[-1] in facts.told.messages  # a sentence's place says nothing of the order
     cured = bool(later) and not told and (not failed or later[-1].model in {x.model for x in failed} or retried)

@@ -66,6 +66,8 @@ KERNEL: tuple[Row, ...] = (
     Row("gpu_xid", "NVRM: Xid", r"Xid \((?P<device>[^)]*)\): (?P<code>\d+)"),
     Row("gpu_lost", "GPU has fallen off the bus"),
     Row("gpu_lost", "RmInitAdapter failed"),
+    Row("gpu_lost", "requires use of the NVIDIA open kernel modules"),
+    Row("gpu_lost", "device lost from bus"),  # amdgpu
     Row("driver_mismatch", "API mismatch", r"client has the version (?P<client>[\d.]+)"),
     Row("segfault", "segfault at", r"(?P<name>\S+)\[(?P<pid>\d+)\]: segfault"),
     Row("suspend", "PM: suspend"),

@@ -65,6 +65,7 @@ def _with_log(facts: Facts, chunks: Iterable[bytes], where: str) -> Facts | None
         and not parsed.systemd
         and not parsed.kernel
         and not parsed.complaints
+        and not parsed.suppressed
         and not has
         and not facts.listeners
     ):

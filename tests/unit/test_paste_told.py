@@ -445,6 +445,116 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "environment_file_overrides_dropin",
         "/etc/default/ollama is empty",
     ),
+    "a device and its group": (
+        "ls -l /dev/kfd: crw-rw---- root render; groups of ollama: ollama video",
+        "kfd_permission_denied",
+        "ls -l /dev/kfd: crw-rw---- root render; groups of ollama: ollama video render",
+    ),
+    "what systemd has and what runs": (
+        "systemctl cat has NUM_PARALLEL=6, /proc/812/environ of the running server still has 2",
+        "config_newer_than_process",
+        "systemctl cat has NUM_PARALLEL=6, /proc/812/environ has the same",
+    ),
+    "a setting and the configuration in one line": (
+        "OLLAMA_FLASH_ATTENTION=1 is in the drop-in but the log says server config OLLAMA_FLASH_ATTENTION:false OLLAMA_HOST:http://127.0.0.1:11434",
+        "env_not_in_server_config",
+        "OLLAMA_FLASH_ATTENTION=1 is in the drop-in and the log says server config OLLAMA_FLASH_ATTENTION:true OLLAMA_HOST:http://127.0.0.1:11434",
+    ),
+    "a family that waits": (
+        "NUM_PARALLEL=4 and qwen3.6:35b: the next request waits, with phi4 it does not",
+        "parallel_forced_to_1_by_architecture",
+        "NUM_PARALLEL=4 and phi4: the next request runs beside the first",
+    ),
+    "durations that rise": (
+        "four calls at the same time: 6.1 s, 12.0 s, 18.4 s, 24.3 s",
+        "parallel_is_one",
+        "four calls at the same time: 6.1 s, 6.0 s, 6.4 s, 6.3 s",
+    ),
+    "a cache of all slots": (
+        "OLLAMA_NUM_PARALLEL=6, KvSize 393216: CUDA out of memory",
+        "context_multiplied_by_parallel",
+        "OLLAMA_NUM_PARALLEL=6, KvSize 24576: all on the GPU",
+    ),
+    "a spill since a release": (
+        "RTX 4070: default context 32768 since the update, a part of the model is on the CPU",
+        "vram_tiered_default_context",
+        "RTX 4070: context 8192 as before the update, the model is on the GPU",
+    ),
+    "a model with its own context": (
+        "PARAMETER num_ctx 2048; OLLAMA_CONTEXT_LENGTH=32768",
+        "modelfile_num_ctx_overrides",
+        "PARAMETER num_ctx 32768; OLLAMA_CONTEXT_LENGTH=32768",
+    ),
+    "a cache as large as the card": (
+        "KV cache of 21 GiB on a 24 GB card",
+        "kv_cache_exceeds_vram",
+        "KV cache of 1 GiB, the card has 24 GB",
+    ),
+    "cards by their numbers": (
+        "the model is on GPU 0-1 only, there are four P100",
+        "gpu_subset_used",
+        "the model is on four P100",
+    ),
+    "spread by a setting": (
+        "OLLAMA_SCHED_SPREAD=1: a 3B model is split over all cards",
+        "gpu_spread_unneeded",
+        "a 70B model needs all cards",
+    ),
+    "not enabled": (
+        "is-enabled: disabled; after each boot it has to be started",
+        "service_not_started_at_boot",
+        "is-enabled: enabled; after each boot it runs",
+    ),
+    "a pinned model and another": (
+        "keep_alive -1 is set and loading another model evicts the first",
+        "keep_alive_does_not_pin",
+        "keep_alive -1 is set and both models stay",
+    ),
+    "one file, two names": (
+        "base:latest and mine:latest have the same digest and unload each other",
+        "one_blob_under_two_names",
+        "base:latest and mine:latest have the same digest",
+    ),
+    "models that are loaded in turn": (
+        "the two models are loaded in turn",
+        "models_evict_each_other",
+        "the two models are loaded",
+    ),
+    "contexts in thousands": (
+        "the two tools use num_ctx 4k and 64k",
+        "model_reload_every_request",
+        "the two tools use num_ctx 64k",
+    ),
+    "a container after hours": (
+        "The pod works for hours, then CUDA error: unknown error; a new pod works",
+        "container_lost_gpu_cgroup",
+        "The pod works for hours and days",
+    ),
+    "a unit that systemd does not take": (
+        "Failed to start ollama.service: Unit ollama.service has a bad unit file setting.",
+        "unit_refused",
+        "Started ollama.service - Ollama Service.",
+    ),
+    "an unused memory": (
+        'inference compute library=ROCm name=ROCm0 total="24.0 GiB"; nothing is in VRAM, all cores are busy',
+        "discovery_ok_but_runner_cpu",
+        'inference compute library=ROCm name=ROCm0 total="24.0 GiB"; 9 GiB are in VRAM',
+    ),
+    "the kernel's words alone": (
+        "dmesg: NVRM: Xid (PCI:0000:41:00): 79, pid=811, GPU has fallen off the bus.",
+        "gpu_error_in_kernel",
+        "dmesg: NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.95",
+    ),
+    "lines that were dropped": (
+        "Suppressed 9120 messages from ollama.service",
+        "log_lines_suppressed",
+        "Suppressed 9120 messages from cron.service",
+    ),
+    "models that go elsewhere": (
+        "OLLAMA_MODELS is exported in ~/.bashrc; new models still land in /usr/share/ollama",
+        "env_set_in_shell_not_service",
+        "OLLAMA_MODELS is set in the drop-in; new models land in /srv/models",
+    ),
     "NixOS with its driver or without": (
         'acceleration = "cuda"; models run on the CPU only',
         "nixos_driver_not_configured",

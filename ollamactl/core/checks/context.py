@@ -311,7 +311,9 @@ def per_slot_context_smaller_than_believed(
 
 
 @check(weight=22)
-def modelfile_num_ctx_overrides(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+def modelfile_num_ctx_overrides(
+    facts: Facts, signs: Signs = NO_SIGNS, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
     """A model's own num_ctx beats OLLAMA_CONTEXT_LENGTH.
 
     Why: PARAMETER num_ctx of a Modelfile counts before the variable; a request's num_ctx before both.
@@ -319,7 +321,8 @@ def modelfile_num_ctx_overrides(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
     Do: take the PARAMETER out, or use it on purpose.
     """
     start = facts.start
-    wanted = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") if start else "0"
+    told = next((g.value for g in given if g.name == "OLLAMA_CONTEXT_LENGTH"), "0")
+    wanted = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") if start else told
     own = signs.of("num_ctx_in_modelfile")
     if own and wanted.isdigit() and int(wanted) and own[-1].fields.get("tokens") not in (None, wanted):
         yield Finding(

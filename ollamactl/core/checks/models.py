@@ -165,7 +165,7 @@ def _soon(a: Load, c: Load) -> bool:
 
 
 @check(weight=56)
-def one_blob_under_two_names(facts: Facts) -> Iterator[Finding]:
+def one_blob_under_two_names(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Two names share one model file and throw each other out.
 
     Why: Ollama tells runners apart by the file: another name with other options replaces the runner.
@@ -181,6 +181,10 @@ def one_blob_under_two_names(facts: Facts) -> Iterator[Finding]:
         x.model: {y.context for y in (start.loads if start else ()) if y.model == x.model}
         for x in (start.loads if start else ())
     }
+    if signs.has("twin_names"):
+        said = "two names are one file: with different parameters they replace each other"
+        yield Finding("info", said, signs.lines("twin_names"), "ollama list    # names with one ID are one file")
+        return
     if twins and any(len(c) > 1 for c in contexts.values()):
         yield Finding(
             "info",
@@ -290,6 +294,10 @@ def keep_alive_does_not_pin(
             "sudo ollamactl apply --keep-alive -1; ollamactl verify",
             weight=44,
         )
+    elif signs.has("pin_evicted"):
+        said = "keep_alive -1 keeps a model until room is needed: it is no protection against another"
+        fix = "sudo ollamactl plan    # what fits together"
+        yield Finding("warning", said, signs.lines("pin_evicted"), fix, explains=("models_evict_each_other",))
     elif signs.has("pin_wanted"):
         said = "keep_alive -1 keeps a model until room is needed: nothing pins it against eviction"
         yield Finding("info", said, signs.lines("pin_wanted"), "sudo ollamactl plan")

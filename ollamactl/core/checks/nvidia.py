@@ -250,7 +250,13 @@ def _unexplained(signs: Signs) -> list[LogEvent]:
 
 @check(
     weight=82,
-    explains=(*CPU, "nvidia_uvm_not_loaded", "service_started_before_gpu", "daemon_reload_breaks_gpu_containers"),
+    explains=(
+        *CPU,
+        "nvidia_uvm_not_loaded",
+        "service_started_before_gpu",
+        "daemon_reload_breaks_gpu_containers",
+        "runner_crash_on_load",
+    ),
 )
 def container_lost_gpu_cgroup(signs: Signs, facts: Facts, start: Start | None = None) -> Iterator[Finding]:
     """A container lost its GPU while it ran.

@@ -38,6 +38,9 @@ def discovery_ok_but_runner_cpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
             (devices[0].text, f"ollama ps: {on_cpu[0].name} 100% CPU"),
             fix,
         )
+    elif devices and signs.has("vram_empty") and not (start and start.loads):
+        said = f"{named(devices[0])} was found, and a model runs on the CPU"
+        yield Finding("warning", said, (devices[0].text, *signs.lines("vram_empty")), fix)
     elif signs.has("no_layer_fits") and not (start and start.loads):
         yield Finding("warning", "no layer went to the GPU, said only at DEBUG", signs.lines("no_layer_fits"), fix)
     elif (

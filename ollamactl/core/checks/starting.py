@@ -60,7 +60,7 @@ def systemd_does_not_answer(facts: Facts) -> Iterator[Finding]:
 
 
 @check(weight=94, explains=(*LOOP, "need_daemon_reload", "service_not_started_at_boot", "config_newer_than_process"))
-def unit_refused(facts: Facts, service: Service | None = None) -> Iterator[Finding]:
+def unit_refused(facts: Facts, service: Service | None = None, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """systemd refuses the unit as its files make it.
 
     Why: two ExecStart= lines without an empty one between them, none at all, or a path that is not absolute: the unit
@@ -70,6 +70,11 @@ def unit_refused(facts: Facts, service: Service | None = None) -> Iterator[Findi
     """
     complaints = [c.text for c in facts.complaints or (facts.log.complaints if facts.log else ())]
     refusing = [text for text in complaints if text.endswith("Refusing.")][-2:]
+    if service is None and signs.has("bad_setting"):
+        said = "systemd refuses the unit: a line of its files is none that it takes"
+        fix = "systemd-analyze verify ollama.service; systemctl cat ollama"
+        yield Finding("error", said, signs.lines("bad_setting"), fix)
+        return
     if service is None or service.load_state not in REFUSED:
         serves = facts.start is not None and bool(facts.start.listening)
         if service is None and refusing and not serves:

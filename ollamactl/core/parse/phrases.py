@@ -20,6 +20,7 @@ PHRASES: tuple[Phrase, ...] = (
     # systemd and the shell
     Phrase("daemon_reload_needed", r"changed on disk\. Run 'systemctl daemon-reload'|NeedDaemonReload=yes"
            r"|drop-ins? changed on disk"),
+    Phrase("bad_setting", r"Unit ollama\S* has a bad unit file setting|LoadState=bad-setting"),
     Phrase("outside_section", r"assignment outside of (?:a )?section"),
     Phrase("malformed_assignment", r"export\s+(?P<name>OLLAMA_\w+)\s*:\s*(?P<value>\S+)"),
     Phrase("malformed_assignment", r"export\s+(?P<name>OLLAMA_\w+)\s+=\s*(?P<value>\S+)"),

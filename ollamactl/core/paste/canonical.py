@@ -20,7 +20,7 @@ from ollamactl.core.parse import events, messages, slog
 # what a line must hold to be looked at closer
 _WORTH = re.compile(
     r"time=\d|level=[A-Z]|msg=|\] \S|Listening |OLLAMA_\w+[:=]|server config|map\[|\bGIN\b|\| +\"?/|\" ?/|-c \d|-np \d|--(?:ctx-size|parallel|model)\b"
-    r"|inference compute|default_num_ctx|\.service: [A-Z]|\.(?:conf|service):\d+: |^\W*(?:Start|Stop)(?:ed|ing|ped|ping) |\| [A-Z]+ +\""
+    r"|inference compute|default_num_ctx|NVRM: |Out of memory: |oom-kill:|Memory cgroup|amdgpu |traps: |Suppressed \d|\.service: [A-Z]|\.(?:conf|service):\d+: |^\W*(?:Start|Stop)(?:ed|ing|ped|ping) |\| [A-Z]+ +\""
 )
 _FRAME = re.compile(r"^[\s>*|`\"'“”‘’–—\-]+(?=[\w\[#/])|[\s`\"'“”’|>]+$")
 _ACCESS = re.compile(r"\[GIN\] \d{4}/\d\d/\d\d - [\d:]{8} \| *\d{3} \|.*")
@@ -54,6 +54,8 @@ _MESSAGES: tuple[tuple[str, str], ...] = tuple(
     (row.needle, row.how) for row in messages.EVENTS if row.how in ("msg", "prefix") and len(row.needle) > 16
 )
 _DMESG = re.compile(r"\[ *(?:\d+\.\d{3,}|\w{3} \w{3} +\d+ [\d:]{8} \d{4})\] (?P<said>(?:Out of memory|oom-kill|Memory cgroup|\S+ invoked oom|NVRM|nvidia|amdgpu|PM:|kfd|BUG|traps)[^\n]*)")
+_KERNEL = re.compile(r"(?:(?:dmesg|kernel|journalctl -k)\b:? )?(?P<said>(?:NVRM: |Out of memory: |oom-kill:|Memory cgroup out of memory|amdgpu \S+: |traps: )\S.*)")
+_SUPPRESSED = re.compile(r"Suppressed \d+ messages from \S+")
 # a line of systemd without its journal's prefix, as `journalctl -o cat` and some people leave it
 _SYSTEMD = re.compile(
     r"/\S+\.(?:service|conf):\d+: .+|[\w@-]*ollama[\w@-]*\.service: [A-Z].+"
@@ -80,6 +82,10 @@ def canonical(line: str) -> str | None:
     if "[" in line and (found := _DMESG.search(line)) is not None:
         return f"Jan 01 00:00:00 localhost kernel: {found['said']}"
     text = _FRAME.sub("", line)
+    if found := _KERNEL.match(text):
+        return f"Jan 01 00:00:00 localhost kernel: {found['said']}"
+    if _SUPPRESSED.fullmatch(text):
+        return f"Jan 01 00:00:00 localhost systemd-journald[1]: {text}"
     if _SYSTEMD.fullmatch(text):
         return f"Jan 01 00:00:00 localhost systemd[1]: {text}"
     if (found := _RECORD.match(text)) is not None and "=" in text:

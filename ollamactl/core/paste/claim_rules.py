@@ -30,17 +30,17 @@ CONTEXT = r"(?:\bnum_ctx\b|\bn_ctx\b|\bcontext(?:[ _](?:length|size|window))?\b|
 # -- states --
 UNUSED = (
     r"(?:(?:\b|(?=n't))(?:not|n't|never|no longer|isn't|aren't|stops? being|refuses to be|ceases to be)\b[^.;]{0,24}\b(?:us(?:e|ed|es|ing|able)|found|find|detect\w*|seen?|visible|recogni[sz]\w*|accessible|available|discovered|picked up|supported|utili[sz]\w+|init\w+)\b"
-    r"|\bunus(?:ed|able)\b|\binvisible\b|\bundetected\b|\bmissing\b|\blost\b|\bloses?\b|\bgone\b|\bignored\b|\bdisappear\w*|\bvanish\w*|\bno GPU\b)"
+    r"|\bunus(?:ed|able)\b|\binvisible\b|\bundetected\b|\bmissing\b|\blost\b|\bloses?\b|\bgone\b|\bignored\b|\bdisappear\w*|\bvanish\w*|\bno (?:compatible )?GPUs?\b)"
 )
 ON_CPU = r"(?:\bCPU[- ]only\b|\bonly (?:\w+ ){0,2}(?:on |the )*CPU\b|\b(?:on|to|uses?|using|into|runs on|falls? back to|fell back to|switch\w* to) (?:the )?CPU\b|\bCPU (?:is used|instead|at 100|busy)|\b100 ?% CPU\b|\bwholly (?:on|to) CPU\b|:\s*CPU\b(?!:)|,\s*CPU\b(?: after|\.|$))"
 NO_EFFECT = r"(?:\bno effect\b|\bwithout (?:any )?effect\b|\bignor\w+|\bineffective\b|\bdoes nothing\b|\bdo nothing\b|\bnot (?:applied|honou?red|respected|used|effective|picked up|read|passed|processed|take[ns]?\b|in effect|seen)|n't (?:work|apply|take)|\bnever (?:processed|applied|reach\w*|arriv\w*|read)|\bunchanged\b|\bstays?\b|\bremains?\b|\bstill\b|\bdoes not (?:appear|work|apply|take|show|reach|arrive)|\bunset\b|\bnot set\b)"
 SERIAL = (
-    r"(?:\b(?:serves?|handles?|takes?|process(?:es)?|answers) (?:only )?(?:one|a single)\b|\bone (?:by one|at a time|after (?:the other|another))|\bserial(?:ly|i[sz]ed?)?\b|\bsequential\w*|\bin turn\b|\bqueues?\b(?! (?:is |was )?(?:full|limit|test))|\bqueued\b|\bwaits? for\b|\buntil the (?:first|other|previous|one before)(?: \w+)? (?:is |has |was )?(?:finish\w*|done|ends?|ended|complete\w*|through)|\bonly (?:\w+ ){0,2}(?:one|1|a single) (?:\w+ )?(?:slot|request)s?\b|\bsingle slot\b|\bonly slot 0\b|\bnot (?:in )?parallel\b"
+    r"(?:\b(?:serves?|handles?|takes?|process(?:es)?|answers) (?:only )?(?:one|a single)\b|\bone (?:by one|at a time|after (?:the other|another))|\b(?:second|other|next|third) (?:client|user|request|one|call|session)s? waits?\b|\bserial(?:ly|i[sz]ed?)?\b|\bsequential\w*|\bin turn\b|\bqueues?\b(?! (?:is |was )?(?:full|limit|test))|\bqueued\b|\bwaits? for\b|\buntil the (?:first|other|previous|one before)(?: \w+)? (?:is |has |was )?(?:finish\w*|done|ends?|ended|complete\w*|through)|\bonly (?:\w+ ){0,2}(?:one|1|a single) (?:\w+ )?(?:slot|request)s?\b|\bsingle slot\b|\bonly slot 0\b|\bnot (?:in )?parallel\b"
     r"|(?:\b|(?=n't))(?:not|n't|cannot|can't) (?:\w+ ){0,3}(?:concurrent\w*|in parallel)|\bslots?[ =:]+1\b|-np 1\b|\bparallel[ =:]+1\b)"
 )
 
 # -- circumstances --
-BOOT = r"(?:\b(?:after|at|on|since|following|until|survive|before)\b[^.;,]{0,20}\b(?:re)?boots?\b|\brebooted\b|\bafter (?:a |the )?restart of the (?:host|machine|computer)|\b(?:after|at|on) power[- ]?(?:on|up)\b|\bfresh (?:re)?boot\b|\bafter boot\b)"
+BOOT = r"(?:\bcold boot\b|\b(?:after|at|on|since|following|until|survive|before)\b[^.;,]{0,20}\b(?:re)?boots?\b|\brebooted\b|\bafter (?:a |the )?restart of the (?:host|machine|computer)|\b(?:after|at|on) power[- ]?(?:on|up)\b|\bfresh (?:re)?boot\b|\bafter boot\b)"
 SLEEP = r"(?:\bsuspend\w*|\bresum\w+|\bsleep\w*\b|\bhibernat\w*|\bwak(?:e|es|ing|eup)\b|\bwoke\b)"
 UPDATE = r"(?:\b(?:after|since|from|with|by|at|each|every|on)\b[^.;,]{0,22}\b(?:updat\w+|upgrad\w+|re-?install\w*|new release|v?0\.\d+(?:\.\d+)?)\b|\bupgrades? (?:of|to)\b|\binstall(?:er|\.sh| script)\b)"
 WHILE = r"(?:\bafter (?:a |some )?(?:while|time|idle|days?|hours?|\d+)|\bfor (?:some )?(?:hours|days)\b|\bidle\b|\bsome time\b|\blong-running\b|\bthen CPU\b|\beventually\b|\bovernight\b|\b\d+ ?(?:–|-|to) ?\d+ ?h\b)"
@@ -65,12 +65,14 @@ RULES: tuple[Rule, ...] = (
     Rule("cpu_instead", (rf"{ON_CPU}",), (r"CPU/GPU", r"\bparallel calls\b", r"\bupdate\b.*\bspill")),
     Rule("cpu_instead", (GPU, UNUSED), (r"\bunused (?:VRAM|memory)", SETTING + r"[^.]{0,20}" + NO_EFFECT, r"\bmemory\b", r"\bKV\b", r"\bcache\b")),
     Rule("cpu_instead", (GPU, r"\b(?:unable|fails?|failed) to (?:init\w*|use|find|load)\b|\bunknown error\b")),
-    Rule("nvidia_unused_since", (r"\bNVIDIA\b|\bGTX\b|\bRTX\b|\bTesla\b|\bQuadro\b|\b(?:P40|P100|T4|V100|K80|M40|A\d0|L4)s?\b", rf"(?:{UNUSED}|{ON_CPU})", rf"{UPDATE}"), (SLEEP, r"\bdriver\b[^.]{0,20}\b(?:updat|upgrad)", r"\bIntel\b", CONTAINER + r"[^.]{0,30}\bhours")),
+    Rule("vram_empty", (r"\bnothing\b[^.;]{0,12}\bVRAM\b|\bVRAM\b[^.;]{0,20}\b(?:empty|unused|0 ?[MG]i?B)\b|\bno VRAM\b", r"\bCPU\b|\bcores\b|\bslow\b")),
+    Rule("nvidia_unused_since", (r"\bNVIDIA\b|\bGTX\b|\bRTX\b|\bTesla\b|\bQuadro\b|\b(?:P40|P100|T4|V100|K80|M40|A\d0|L4)s?\b", rf"(?:{UNUSED}|{ON_CPU})", rf"{UPDATE}"), (SLEEP, r"\bspill|\bcontext\b|\bKV\b|\bpart(?:ly|ially)?\b", r"\bdriver\b[^.]{0,20}\b(?:updat|upgrad)", r"\bIntel\b", CONTAINER + r"[^.]{0,30}\bhours")),
     Rule("after_reboot_cpu", (BOOT, rf"(?:{ON_CPU}|\bCPU\b|(?:{GPU})[^.]{{0,40}}(?:{UNUSED})|(?:{UNUSED})[^.]{{0,30}}(?:{GPU})|\bdiscovery fails\b|\bonly sometimes\b)"), (r"\bdriver\b[^.]{0,20}\bupdat", SLEEP, r"\blaunchctl\b")),
     Rule("suspend", (SLEEP,), (r"\btime\.sleep", r"/bin/sleep", r"\bsleep \d")),
     Rule("containers_lose_gpu", (CONTAINER, GPU, rf"(?:{UNUSED}|{ON_CPU})", rf"(?:{WHILE}|{BOOT}|\brestart\w*)"), (SLEEP, r"\bhost (?:re)?boot", r"\bdaemon-reload\b(?! does not)")),
     Rule("containers_lose_gpu", (CONTAINER, ON_CPU, WHILE), (SLEEP,)),
     Rule("containers_lose_gpu", (CONTAINER, r"\bNVML\b", r"\berror\b")),
+    Rule("containers_lose_gpu", (CONTAINER, WHILE, r"\bCUDA error\b|\bunknown error\b|\bNVML\b")),
     Rule("driver_updated", (r"\bdrivers?\b", r"\b(?:updat|upgrad|chang|install)\w*", rf"(?:{ON_CPU}|{UNUSED}|\bslow\b|\breboot\b|\bfails?\b|\bmismatch\b)"), (r"\btoo old\b", r"\brequir\w+ ", r"\bneeds\b")),
     Rule("hidden_from_unit", (GPU, UNUSED, r"\b(?:unit|service|systemd|module)\b", BY_HAND), (BOOT,)),
     Rule("hidden_from_unit", (GPU, r"\b(?:unit|service|systemd)\b", rf"(?:{UNUSED}|{ON_CPU})", rf"{BY_HAND}|\bfine (?:in|from)"), (BOOT,)),
@@ -92,9 +94,10 @@ RULES: tuple[Rule, ...] = (
     Rule("nvidia_driver_too_old", (r"\bdrivers?\b", r"\btoo old\b|\binsufficient\b|\bminimum\b|\boutdated\b|\bnewer driver\b|\bold driver\b")),
     Rule("uneven_split", (r"\bGPUs?\b|\bcards?\b", r"\bdifferent (?:size|VRAM)|\bunequal|\buneven|\bsmallest\b|\bsmall(?:er)? (?:one|card|GPU)\b|\banother size\b", r"\bsplit|\blayers?\b|\bspread\b|\bfull\b")),
     Rule("one_gpu_used", (r"\bGPUs? ?\d\b[^.;]*\d ?[GM]i?B\b", r"\bGPUs? ?\d(?:[-–]\d)?\b[^.;]{0,12}\bidle\b|\b(?:the )?others? (?:is |are )?idle\b")),
-    Rule("one_gpu_used", (r"\bonly (?:one|1|some|the first) (?:of|GPU|card)|\bonly (?:the )?(?:GPU|card|device) ?#?\d\b|\buses one\b|\bone of (?:two|three|four|several|\d)", GPU), (r"\bmodel at a time\b",)),
+    Rule("one_gpu_used", (r"\bGPUs? \d ?(?:[-–,]|to|and) ?\d only\b|\bonly (?:one|1|some|the first) (?:of|GPU|card)|\bonly (?:the )?(?:GPU|card|device) ?#?\d\b|\buses one\b|\bone of (?:two|three|four|several|\d)", GPU), (r"\bmodel at a time\b",)),
     Rule("one_gpu_used", (r"\b(?:some|a few|two|three|several|half) (?:of (?:the|my) )?(?:\w+ )?(?:GPUs|cards)\b", r"\bunsupported\b|\bnot used\b|\bunused\b|\bidle\b|\bleft out\b|\bignored\b"), (r"\bsplit\b", CONTAINER)),
     Rule("spread_unneeded", (r"\bspread\b|\bsplit\b", GPU, r"\bone (?:\w+ )?(?:is enough|suffices|would|has room|can hold|holds)\b|\bfits on one\b|\bsuffices\b")),
+    Rule("spread_unneeded", (r"(?:\b|_)SCHED_SPREAD\b\W{0,3}(?:1|true)\b", r"\b(?:split|spread)\b")),
     Rule("cuda_999", (r"\bCUDA\b|\bcu[A-Z]\w+|\berror\b|\bcudart\b", r"\b999\b")),
     Rule("vram_recovery_timeout", (r"\bVRAM\b", r"\brecover\w*", r"\bwarn\w*|\btimeout\b|\btime-?out\b")),
     Rule("vram_recovery_timeout", (r"\bsched\.go:6\d\d\b", r"\bseconds=\d")),
@@ -103,6 +106,7 @@ RULES: tuple[Rule, ...] = (
     Rule("slower_now", (r"\bslow(?:er|ly|down)?\b|\blonger\b|\btok(?:en)?s?/s\b|\bt/s\b|\b(?:token|generation|eval) rate\b|\bspeed\b|\bresponse times?\b|\bthroughput\b|\bperformance\b", rf"(?:{UPDATE}|\bthan (?:v?0\.\d+|before)|\bfalling\b)"), (r"\breload", r"\bcontext\b")),
     # settings
     Rule("no_effect", (SETTING, NO_EFFECT), (r"\bstill wait", r"\bstill (?:un)?load", r"\bnot (?:loaded|enough)")),
+    Rule("no_effect", (r"\bstill\b", r"\b(?:go|goes|land|lands|listens?|uses?|stays?|binds?|are|is)\b", r"\bdefault\b|/usr/share/ollama|\b127\.0\.0\.1\b|\b11434\b")),
     Rule("in_profile", (LINUX_SHELLS, SETTING), ()),
     Rule("stays_unset", (rf"\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_\w+|\b(?:{NAMES})\b", rf"(?:\bset\b|\bsetting\b|\bgiven\b|\badded\b|\boverride\b|{NO_EFFECT})"), (NOT_BY_ME,)),
     Rule("main_unit_told", (r"\bEnvironment=|\bOLLAMA_\w+|\bsettings?\b|\bcustomi[sz]\w+", r"(?:/(?:etc|lib|usr/lib)/systemd/system/ollama\.service\b(?!\.d)|\bmain unit\b|\bin (?:the )?(?:unit file|ollama\.service)(?!\.d))"), (r"\badded (?:after|afterwards|later)\b", r"\bafter the answer\b")),
@@ -127,17 +131,18 @@ RULES: tuple[Rule, ...] = (
     Rule("unknown_name_told", (r"\b(?:OLLAMA_\w+|variable)\b", r"\b(?:unknown name|no such variable|does not exist|do not exist|typo|misspell\w*|invented|was removed|not a (?:real )?variable)\b"), (r"\bunit\b",)),
     Rule("unknown_name_told", (r"\bmisspell\w*|\bmistyped?\b|\btyp(?:o|ing error)\b", r"\bignor\w+|\bno (?:warning|error)\b|\bsilent\w*|\bwithout (?:a |any )?(?:word|warning)\b|\bname\b|\bvariable\b"), (r"\bmodel name\b|\burl\b|\bpath\b",)),
     Rule("overridden_by_other_file", (r"\bdrop-?ins?\b|\boverride\.conf\b|\bservice\.d\b|\.conf\b", r"\b(?:overrid\w+|replac\w+|clobber\w*|wins?|overwrit\w+|unless (?:the file is )?named|read later|installs?)\b", r"\b(?:another|other|third-party|installer|later|tool|zz-|named|installs)\b")),
-    Rule("envfile_wins", (r"\bEnvironmentFile\b|/etc/(?:default|sysconfig)/ollama\b", r"\bdrop-?ins?\b|\boverride\b|\bEnvironment=", r"\bwins?\b|\boverrid\w+|\bbeats\b|\btakes? precedence\b|\binstead\b|\bsays\b|\bhas no effect\b|\bignored\b")),
+    Rule("envfile_wins", (r"\bEnvironmentFile\b|/etc/(?:default|sysconfig)/ollama\b", r"\bdrop-?ins?\b|\boverride\b|\bEnvironment=", r"\bwins?\b|\boverrid\w+|\bbeat(?:s|en)\b|\bloses? (?:to|against)\b|\btakes? precedence\b|\binstead\b|\bsays\b|\bhas no effect\b|\bignored\b")),
     Rule("not_reloaded_told", (r"\bdrop-?ins?\b|\boverride\b|\bunit\b|\.conf\b", r"\bnever (?:processed|read|applied)|\bwithout daemon-reload|\bno daemon-reload|\bdaemon-reload (?:was )?(?:not|never)|\bnot reloaded\b|\bseems never\b")),
     Rule("config_only_future", (r"\bdrop-?in\b|\bvariable\b|\bsetting\b|\blaunchctl print\b|\bsystemctl (?:show|cat)\b|\bregistry\b|\bunit\b|\benvironment\b", r"\b(?:predates|older than|already running|still (?:runs|has) (?:with )?the old|before the change|needs? a restart|not restarted|while the running process)\b")),
     Rule("config_only_future", (r"\b(?:effective|actual|real) (?:\w+ )?(?:value|NUM_PARALLEL|setting)\b|\beffective\b", r"\brunning (?:server|process)\b")),
     Rule("config_only_future", (SETTING, r"\b(?:visible|shown|seen|to be read|found) only in\b|\bonly (?:visible|shown|seen) in\b|\bonly the log\b", r"\bserver config\b|\benv=|\bserver\.log\b|\blog\b|\bmap\b")),
+    Rule("config_only_future", (r"\bsystemctl (?:show|cat)\b|\bdrop-?in\b|\bunit\b|\boverride\b", r"/environ\b|\brunning (?:server|process)\b", r"\b(?:has|shows?|still|lacks?|without|old|other)\b"), (r"\b(?:too|as well|same|both)\b", r"\bby hand\b|\bterminal\b|\btmux\b")),
     Rule("by_hand_told", (r"\bollama serve\b", r"\b(?:in|inside|under|from) (?:a |my |the )?(?:tmux|screen|terminal|ssh session|SSH shell)\b")),
     Rule("by_hand_told", (r"\b(?:process|server)\b", r"\bbelongs? to (?:my|the|a) (?:login |own )?user\b|\bruns? as (?:my|the login) user\b", r"\bunit\b|\bservice\b|\bsettings?\b")),
     Rule("by_hand_told", (r"\brc\.local\b|\bcrontab\b|@reboot\b|\bnohup\b", r"\bollama serve\b"), (r"\bport\b",)),
     Rule("by_hand_told", (BY_HAND, r"\bserve\b|\bserver\b|\bservice\b", r"\bunit\b|\boverride\b|\bvariables?\b|\bsystemctl\b|\bother models\b|\bsettings?\b"), (r"\bport\b|\baddress\b|\bin use\b", BOOT, r"\bthen\b.*\bapp\b")),
     # slots, queue, clients
-    Rule("answers_in_turn", (SERIAL, rf"(?:\brequests?\b|\bdialogues?\b|\busers?\b|\banswers?\b|\bparallel\b|\bmessages?\b|\bprograms?\b|\bagents?\b|{MODEL}|\bwork\b|\bslots?\b|-np\b|\bchats?\b|\btabs?\b|\bconversations?\b|\bprompts?\b|\bcalls?\b|\bquestions?\b|\bstreams?\b)"), (r"(?:\b|_)MAX_QUEUE\b", r"\bload queue\b", r"\b503\b", r"\bone model at a time\b")),
+    Rule("answers_in_turn", (SERIAL, rf"(?:\brequests?\b|\bdialogues?\b|\busers?\b|\banswers?\b|\bparallel\b|\bmessages?\b|\bprograms?\b|\bagents?\b|{MODEL}|\bwork\b|\bslots?\b|-np\b|\bchats?\b|\btabs?\b|\bconversations?\b|\bprompts?\b|\bcalls?\b|\bquestions?\b|\bstreams?\b)"), (r"(?:\b|_)MAX_QUEUE\b", r"\bload queue\b", r"\b503\b", r"\bone model at a time\b", r"\bloaded (?:\w+ )?in turn\b")),
     Rule("answers_in_turn", (r"\b(?:slots?|id_slot)\b[^.;]{0,16}\b(?:id )?0 (?:only|alone)\b|\b(?:only|just) (?:slot|id_slot)\b[^.;]{0,6}\b0\b|\b(?:all|every)\b[^.;]{0,24}\b(?:in|on|by|to) slot 0\b",)),
     Rule("mlx_parallel", (r"\bparallel\s?=|\bslots?\b|-np\b", r"\b(?:reports?|says|shows|claims|announces|accepts)\b", r"\bbehav\w+ (?:\w+ )?(?:like|as)\b[^.;]{0,20}\b(?:1|one)\b|\bserves one at a time\b|\bserial(?:ly)?\b")),
     Rule("no_speedup", (r"(?:\b|_)NUM_PARALLEL\b|\bparallel\b|\bslots\b", r"\bno (?:\w+ )?(?:speed-?up|gain|faster|higher throughput|improvement)\b|\bnot (?:any )?faster\b|\bsame throughput\b"), (r"\bembed",)),
@@ -158,13 +163,16 @@ RULES: tuple[Rule, ...] = (
     Rule("one_model_only", (r"\bmodels?\b|\b(?:A|the first)\b", r"\b(?:evict|replac|unload|kick|throw|push|kill|vanish|displac)\w*", r"\beach other|\bother(?:'s)?\b|\bsecond\b|\banother\b|\bwhen B\b|\breplaced by\b|\bthe first\b|\bchat model\b|\bembedding model\b"), (r"\bdoes not unload the first\b", CONTEXT, r"\bsame model\b|\breload", r"\bprocess\w*")),
     Rule("one_model_only", (r"\b(?:swap|alternat|thrash|ping-?pong|take turns)\w*", r"\bmodels?\b")),
     Rule("one_model_only", (r"\bswitch\w*\b", r"\bbetween\b", MODEL, r"\btakes?\b|\b\d+ ?s\b|\bseconds\b|\bslow\w*|\bloads?\b|\bunload\w*")),
+    Rule("one_model_only", (r"\bloaded\b", r"\bin turn\b|\balternat\w+", r"\bmodels?\b")),
+    Rule("pin_evicted", (r"keep[_ -]?alive\b|\bpinned\b|\bForever\b", r"(?<!\w)-1\b|\bfor ?ever\b|\bpinned\b", r"\b(?:evict|unload|throw|push|kick|displac)\w*", r"\b(?:second|other|another|next) model\b|\bmodel B\b|\broom\b"), (CLIENT,)),
+    Rule("twin_names", (r"\bsame (?:sha256|blob|digest|file|weights|ID|hash)\b", r"\b(?:unload|evict|reload|replac|throw|kick|alternat)\w*|\beach other\b|\btwice\b")),
     Rule("one_model_only", (r"\bollama ps\b|\bloaded\b|\bin memory\b", r"\b(?:just|only|always) (?:\w+ )?one of (?:them|both|the two|these)\b")),
     Rule("one_model_only", (EACH, r"\b(?:unload|evict|throw)\w*\b[^.;]{0,24}\b(?:to|and) loads?\b", r"\band back\b|\bagain\b|\bembed\w*|\bbge-|\bnomic\b")),
     Rule("one_model_only", (r"\bnever together\b|\bone model at a time\b|\bonly the (?:second|last|newest) model\b|\bonly one model (?:is )?(?:loaded|in|at|kept|stays)|\bkeeps only one model\b",), ()),
     Rule("reloaded_each_time", (r"\bre-?loads?\b|\breload(?:ed|ing)\b|\bloads? (?:\w+ ){0,2}(?:anew|again)\b|\bloaded (?:anew|again|afresh)\b|\bre-?start(?:s|ed)? the model\b", rf"(?:{EACH}|\bdifferent\b|\bchang\w+|\bwith another\b|\bfor each\b)"), (r"\bidle\b", r"\bkeep_alive\b", r"\bcrash", r"\bdaemon-reload\b")),
     Rule("reloaded_each_time", (r"\b(?:num_ctx|ctx-size|context)\b", r"\bdiffers?\b|\balternat\w+|\bvar(?:y|ies)\b|\bchang\w+|\bcomputed\b|\bdifferent\b", r"\brequests?\b|\bclients?\b|\bcall\b|\bmessage\b|\bsuccessive\b|\breload")),
     Rule("reloaded_each_time", (r"\bnum_ctx\D{0,3}(\d+)\b.*\bnum_ctx\D{0,3}(?!\1\b)\d+",), (r"\bollama ps\b|\bdeclared\b|\bCPU/GPU\b|\btruncat|→",)),
-    Rule("reloaded_each_time", (r"\bnum_ctx\b[^.;\d]{0,8}(\d{3,6}) (?:and|or|vs\.?|/|then) (?:num_ctx )?(?!\1\b)\d{3,6}\b",), (r"\bollama ps\b|\bdeclared\b|\bCPU\b|\btruncat|→",)),
+    Rule("reloaded_each_time", (r"\bnum_ctx\b[^.;\d]{0,8}(\d{3,6}|\d{1,3}k) (?:and|or|vs\.?|/|then) (?:num_ctx )?(?!\1\b)(?:\d{3,6}|\d{1,3}k)\b",), (r"\bollama ps\b|\bdeclared\b|\bCPU\b|\btruncat|→",)),
     Rule("reloaded_each_time", (r"\bcold (?:start|load)\w*\b|\bload time\b", r"\b(?:each|every)\b[^.;]{0,12}\b(?:message|request|question|call|turn|prompt)")),
     Rule("reloaded_each_time", (r"\b(?:evicts|unloads|replaces)\b", r"\b(?:and|then) (?:re)?loads\b", r"\bsame model\b|\banother client\b|\bother client\b|\bnum_ctx\b")),
     Rule("reloaded_each_time", (r"\bevaluating already loaded\b", r"\bresetting model to expire\b")),
@@ -195,6 +203,7 @@ RULES: tuple[Rule, ...] = (
     Rule("spills_told", (r"\bspill\w*|\bunresponsive\b|\boffload\w*|\bpart (?:of )?(?:the )?(?:model )?(?:is )?on (?:the )?CPU\b|\bjumps\b|\bfails?\b|\bslow\b|\bx 4\b|\bgrew\b",)),
     Rule("spills_told", (r"\b(?:KV|cache)\b[^.;]{0,4}=|\bcontext\b", r"[x×*] ?(?:OLLAMA_)?NUM_PARALLEL\b|\btimes (?:OLLAMA_)?NUM_PARALLEL\b")),
     Rule("kv_too_large", (r"\b(?:num_ctx|context|window)\b[ =:]*(?:of )?\d+ ?[kK]?|\b\d+[kK] (?:context|window)", rf"(?:{ON_CPU}|\bwholly\b|\bwhole model on CPU\b|\bno longer fits\b|\bdoes not fit\b|\bkills?\b|\bdies\b|\bexceeds?\b)"), (r"\btier", r"\bdefault\b", r"\bcontext 4096\b", r"\bCONTEXT\b \d+ →")),
+    Rule("kv_too_large", (r"\bKV\b", r"\bon (?:a|an|my|the) \d+ ?Gi?B\b", r"\b\d{5,6}(?:\.\d+)? ?MiB\b|\b\d{2,3}(?:\.\d+)? ?GiB\b")),
     # time-outs
     Rule("gateway_timeout", (r"\b(?:504|524)\b|\bgateway time-?out\b|\bupstream timed out\b",)),
     Rule("gateway_timeout", (r"\bproxy\b|\bgateway\b|\bload balancer\b|\bnginx\b|\bhaproxy\b|\bingress\b|\bcloudflare\b", r"\b(?:timeout|time-out|cuts?|limit|resets?|gives? up|gave up|502|524)\b|\btimes out\b", r"\b\d+ ?s\b|\bminutes?\b|\bsecond\w*|\b502\b|\b524\b"), (r"\bregistry\b", r"\bpull", r"\bqueue\b|\bwaits?\b")),
@@ -222,6 +231,8 @@ RULES: tuple[Rule, ...] = (
     Rule("gpu_memory_taken", (r"\blater\b|\bthen\b|\bnext (?:time|load)\b|\bonce\b", r"\b\d+ (?:of|/) ?\d+\b", r"\[?\d+(?:\.\d+)? ?GiB\b"), (CONTEXT, r"\bslots?\b|\bparallel\b", r"\bafter\b[^.;]{0,20}\b(?:updat|upgrad)")),
     # service and files
     Rule("unit_inactive", (r"\bis-active ollama\S*\W{1,4}inactive\b|\binactive \(dead\)|\bnot started (?:at|after) boot\b|\binactive after boot\b",)),
+    Rule("unit_disabled", (r"\bis-enabled\b\W{0,12}(?:ollama\S* ?)?\W{0,3}disabled\b",)),
+    Rule("unit_disabled", (BOOT, r"\bsystemctl start\b|\bstart (?:it|ollama|the service) (?:by hand|manually|myself)\b")),
     Rule("models_gone", (r"\b(?:models?|ollama (?:list|ls))\b", r"\b(?:gone|vanish\w*|missing|lacks?|disappear\w*|not listed|empty|no models|shows? (?:nothing|none)|lost)\b"), (r"\bworkflow\b", r"\bprocess\w*", r"\bB is run\b", r"\bLoRA\b", r"\bCellar\b", r"\breplaced by\b", SETTING)),
     Rule("models_gone", (r"\bmodels\b", r"\bboth (?:hold|have|contain)\w*\b")),
     Rule("models_gone", (r"\bmodels\b", r"\b(?:under|in)\b.{1,60}\band (?:also )?(?:under|in)\b.{0,30}(?:/|\bhome\b|\buser\b|\bfolder\b|\bdirectory\b)|\bin two (?:folders|places|directories)\b|\bother user'?s? (?:home|folder)\b")),
@@ -248,7 +259,7 @@ RULES: tuple[Rule, ...] = (
     Rule("ipv6_only_shown", (r"\[::\]:\d+|\btcp6\b|\bIPv6\b", r"\bonly\b", r"\blisten\w*|\bsocket\b|\bss\b|\bnetstat\b"), (r"\bhand-started\b|\bby hand\b",)),
     Rule("placeholder_told", (r"\b(?:proxy\.example\.com|example\.(?:com|org)|your[-_.]?(?:proxy|host|domain)|my\.proxy|<[a-z_-]+>|PLACEHOLDER)\b", r"\blookup\b|\bno such host\b|\bcopied\b|\bliteral\w*|\bplaceholder\b")),
     Rule("client_version_differs", (r"\bversion\b|\bCLI\b", r"\bdiffers?\b|\bmismatch\b|\b\d+\.\d+\.\d+\b[^.;]{0,12}(?:/| vs| and )[^.;]{0,14}\b\d+\.\d+\.\d+\b", r"\bCLI\b|\bclient\b|\bterminal\b|\bapp\b")),
-    Rule("nginx_bad", (r"\bnginx\b|\bproxy block\b|\breverse proxy\b|\bproxy_(?:buffering|http_version|set_header)\b", r"\b(?:without|missing|no|lacks?)\b[^.]{0,30}\b(?:proxy_pass|buffering|HTTP/1\.1|http_version|Host header)|\balways 504\b")),
+    Rule("nginx_bad", (r"\bnginx\b|\bproxy block\b|\breverse proxy\b|\bproxy_(?:buffering|http_version|set_header)\b", r"\b(?:without|missing|no|lacks?)\b[^.]{0,30}(?:\b|_)(?:proxy_pass|buffering|HTTP/1\.1|http_version|Host header)|\balways 504\b")),
     Rule("registry_timeout", (r"\bproxy\b|\bfirewall\b|HTTPS?_PROXY", r"\bpull\b|\bregistry\b|\bdownload\w*|\bmanifest\b|\bdial tcp\b|\blookup\b", r"\b(?:fail\w*|cannot|not|no effect|timeout|timed out|refused|unreachable|no such host)\b")),
     Rule("num_ctx_declared", (r"\bdeclared\b|\brecorded\b", r"\bnum_?ctx\b|\.num_ctx\b|\bcontext\b|/api/ps\b|\bnumber\b")),
 )  # fmt: skip

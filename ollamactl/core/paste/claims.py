@@ -24,6 +24,9 @@ _NAME = re.compile(rf"\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_[A-Z_\d]+|\b(?:{
 _GAP = re.compile(r"(?<![.!?])  ")  # between columns; some type two blanks after a sentence
 _READ_TOKENS = re.compile(r"\bprompt[_ ](?:eval[_ ])?(?:count|tokens)\b", re.I)
 _COUNT = re.compile(r"(?<![\d.,])\d{4,6}(?![\d.,]*\d)")
+_TOOK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?s(?:ec\w*)?\b")
+_AT_ONCE = re.compile(r"\bat once\b|\bat the same (?:time|moment)\b|\bparallel\b|\bconcurrent\w*|\bsimultaneous\w*|\btogether\b", re.I)
+IN_TURN = "answers_in_turn"
 HALVED = "read_like_half"  # what a count says, no rule
 LONG = 500  # characters of a sentence
 
@@ -56,6 +59,8 @@ def find(sentence: str) -> list[tuple[str, dict[str, str]]]:
             found.append(rule.kind)
     if "prompt_half" not in found and _halved(text):
         found.append(HALVED)
+    if IN_TURN not in found and _stepwise(text):
+        found.append(IN_TURN)
     name = _NAME.search(text)
     fields = {"name": _full(name[0])} if name else {}
     return [(kind, fields) for kind in found]
@@ -67,6 +72,14 @@ def _halved(text: str) -> bool:
         return False
     counts = (int(number) for number in _COUNT.findall(text))
     return any(2 <= count - (1 << (count.bit_length() - 1)) <= 8 for count in counts)
+
+
+def _stepwise(text: str) -> bool:
+    """Whether of requests sent at once each took as much longer as the first one took."""
+    took = [float(number) for number in _TOOK.findall(text)]
+    if len(took) < 3 or _AT_ONCE.search(text) is None or took[0] < 1:
+        return False
+    return all(abs(seconds / took[0] - n) <= 0.15 * n for n, seconds in enumerate(took, 1))
 
 
 def _is_sentence(text: str) -> bool:

@@ -9,7 +9,7 @@
 Only lines that set something are read, no sentences. Each entry that names a model begins anew.
 """
 
-# ruff: noqa: E501 - a pattern is read more easily whole
+
 from __future__ import annotations
 
 import re

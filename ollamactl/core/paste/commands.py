@@ -22,7 +22,7 @@ from ollamactl.core.paste.documents import Slots
 KINDS = {
     "uvm_unlisted", "amdgpu_loaded", "kfd_group_foreign", "user_without_render", "disk_full", "two_servers",
     "port_published", "memory_limit", "runner_killed", "container_without_gpu", "unit_masked", "unit_disabled",
-    "unit_inactive", "folder_closed", "lists_differ", "slots_busy", "connections_wait", *compared.KINDS, *client_config.KINDS,
+    "unit_inactive", "folder_closed", "lists_differ", "slots_busy", "connections_wait", "kfd_denied", *compared.KINDS, *client_config.KINDS,
 }  # fmt: skip
 Lines = list[tuple[int, str]]
 MIB = 1 << 20
@@ -36,7 +36,10 @@ _SMI_PROCESS = re.compile(
 _SMI_LIST = re.compile(r"GPU (?P<index>\d+): (?P<name>.+?) \(UUID: (?P<uuid>GPU-[0-9a-f-]+)\)")
 _MODULE = re.compile(r"(?P<name>nvidia(?:_\w+)?|amdgpu)\s+\d{4,}\s+-?\d+(?:\s|$)")
 _NODE = re.compile(r"c[rw-]{9}[+.@]?\s+(?:\d+\s+)?(?P<owner>\S+)\s+(?P<group>\S+)\s+(?:\d+,\s*\d+\s.*?)?(?P<path>/dev/\S+|kfd|renderD\d+|nvidia\S*)\s*$")
-_ID = re.compile(r"(?:uid=\d+\((?P<user>[\w.-]+)\).*|\bid (?P<asked>[\w.-]+): ?.*?)\bgroups=(?P<groups>\S.*)")
+_ID = re.compile(
+    r"(?:(?:uid=\d+\((?P<user>[\w.-]+)\).*|\bid (?P<asked>[\w.-]+): ?.*?)\bgroups=|(?:^|\bgroups(?: of)?:? )(?P<member>ollama) ?: )(?P<groups>\S.*)"
+)
+_KFD = re.compile(r"/dev/kfd:? +c[rw-]{6}---[+.@]? +(?:\d+ +)?\S+ +(?P<group>render|video)\b|c[rw-]{6}---[+.@]? +\d+ +\S+ +(?P<other>render|video)\b.* (?:/dev/)?kfd\s*$")
 _FREE = re.compile(r"(?:Mem|Swap|Speicher|Mém)\w*\.?:\s+(?P<numbers>[\d.]+\w*(?:\s+[\d.]+\w*)+)")
 _DF = re.compile(r"\S+\s+[\d.]+\w?\s+[\d.]+\w?\s+[\d.]+\w?\s+(?P<use>\d+)%\s+(?P<mount>/\S*)\s*$")
 _SERVE = re.compile(r"(?P<user>[\w+.-]+)\s+(?P<pid>\d+)\s.*?(?P<exe>\S*ollama)(?:\.exe)? serve\s*$")
@@ -163,8 +166,13 @@ def _devices(lines: Lines) -> Iterable[tuple[str, int, str]]:
             yield "kfd_group_foreign", n, match[0]
     for n, text in lines:
         who = _ID.search(text)
-        if who and "ollama" in (who["user"], who["asked"]) and not re.search(r"\brender\b", who["groups"]):
+        if who is None or "ollama" not in (who["user"], who["asked"], who["member"]):
+            continue
+        if not re.search(r"\brender\b", who["groups"]):
             yield "user_without_render", n, text
+        needed = next((m["group"] or m["other"] for _, row in lines if (m := _KFD.search(row))), "")
+        if needed and not re.search(rf"\b{needed}\b", who["groups"]):
+            yield "kfd_denied", n, f"/dev/kfd is for the group {needed}: {text.strip()}"
 
 
 def _disks(lines: Lines) -> Iterable[tuple[str, int, str]]:

@@ -29,6 +29,8 @@ _LOGS = re.compile(
     re.I,
 )
 _TAGGED = re.compile(r"^ollama(?:\.service|-serve)?\[\d+\]: (?=\S)")  # a journal's line without its time and host
+_CONFIG = re.compile(r"(?:,| but| and| while| though|:)* (?:the )?(?:(?:server )?log(?:s| says| shows| has)?:? )?(?=server config\b)", re.I)
+_SETTING = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+=\S")
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -56,6 +58,16 @@ def apart(text: str) -> Apart | None:
 
 
 def _pieces(line: str) -> list[str]:
+    """A line split as `_parts` does, and before the server's configuration where a setting stands before that."""
+    found: list[str] = []
+    for part in _parts(line):
+        at = _CONFIG.search(part)
+        cut = at is not None and not LOG_LINE.match(part[:300]) and _SETTING.search(part[: at.start()]) is not None
+        found += [part[: at.start()], part[at.end() :]] if at is not None and cut else [part]
+    return found
+
+
+def _parts(line: str) -> list[str]:
     """A line split at the semicolons that stand outside of quotes and brackets; a line of a log or of code is whole."""
     if "; " not in line or len(line) > LONGEST or _STAMPED.match(line) or _CODE.search(line):
         return [line]

@@ -16,6 +16,7 @@ import re
 
 _CONTEXT = re.compile(r"(?:(?<![\w-])(?:-c|--ctx-size)|\bkvsize)[ =:]+(?P<n>\d{3,7}(?:, ?\d{4,7})*)\b", re.I)
 _SLOTS = re.compile(r"(?:(?<![\w-])(?:-np|--parallel)|\b(?<!OLLAMA_NUM_)parallel|\bn_slots)(?: ?[=:] ?| )(?P<n>\d{1,3})\b|(?<=with )(?P<n2>\d{1,3})(?= slots\b)", re.I)
+_SHARED = re.compile(r"NUM_PARALLEL[ =:]+(?P<slots>[1-9]\d{0,2})\b.*\b(?:kvsize|kv_size|-c|--ctx-size)[ =:]+(?P<total>\d{4,7})\b", re.I)
 _TOTAL = re.compile(r"\bkv_size[ =:]+(?P<n>\d+)")
 _LAYERS = re.compile(
     r"(?:offload(?:ed|ing)?\D{0,12}|layers(?:\.offload)?[ =:]+|\bGPU layers\D{0,6})(?P<on>\d{1,3}) ?(?:/|of|out of) ?(?P<of>\d{1,3})\b|(?<![\d/])(?P<on2>\d{1,3}) ?(?:/|of) ?(?P<of2>\d{1,3}) (?:\w+ )?layers", re.I
@@ -47,6 +48,8 @@ def lines(text: str) -> list[str]:
 
 
 def _load(text: str) -> list[str]:
+    if (shared := _SHARED.search(text)) and int(shared["total"]) % int(shared["slots"]) == 0:
+        return [load(int(shared["total"]), int(shared["slots"]))]
     contexts = [(m.start(), n) for m in _CONTEXT.finditer(text) for n in re.findall(r"\d+", m["n"])]
     slots = [(m.start(), m["n"] or m["n2"]) for m in _SLOTS.finditer(text) if m["n"] or _CONTEXT.search(text)]
     made = []

@@ -23,13 +23,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "apply": ("apply", "Change settings, prove that they took, or put the host back."),
     "plan": ("plan", "Say how much memory a model takes, and how many slots fit."),
     "verify": ("verify", "Show each setting in each layer, and where a value was lost."),
-    "doctor": ("doctor", "Say what is wrong with this host, with the evidence and the remedy."),
-    "explain": ("doctor", "Explain a check of doctor: why it matters, how it is seen, what to do."),
+    "doctor": ("doctor", "Say what is wrong with this host, with evidence and remedy."),
+    "explain": ("doctor", "Explain a check of doctor: why it matters, what to do."),
     "facts": ("facts", "Show what is known of this host, as JSON or in short."),
     "bundle": ("facts", "Write the raw readings, redacted, to a file for others to look at."),
-    "tune": ("tune", "Find the number of slots by loading and measuring; apply it if asked."),
-    "probe": ("probe", "Send concurrent requests: who is served, queued, refused, how fast."),
-    "front": ("front", "Show or install a reverse proxy that limits, authenticates, refuses early."),
+    "tune": ("tune", "Find the number of slots by loading and measuring."),
+    "probe": ("probe", "Send concurrent requests: who is served, queued, refused."),
+    "front": ("front", "Show or install a reverse proxy with limits, keys and a queue."),
     "history": ("history", "List the changes made here, or show one."),
     "rollback": ("rollback", "Undo a change, as a change that can be undone too."),
     "recover": ("rollback", "Finish a change that was interrupted, by undoing it."),
@@ -54,7 +54,9 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(f"ollamactl.cli.{COMMANDS[name][0]}"), name)
+        module, text = COMMANDS[name]
+        command: click.Command = getattr(importlib.import_module(f"ollamactl.cli.{module}"), name)
+        command.short_help = text
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -42,12 +42,16 @@ def _setting_options(function: Any) -> Any:
     """One option for each setting of the registry that has a flag."""
     for setting in reversed(settings.FLAGGED):
         name = setting.flag.lstrip("-").replace("-", "_")
-        option = click.option(setting.flag, f"setting_{name}", metavar=setting.metavar, help=setting.help + ".")
+        option = click.option(setting.flag, f"setting_{name}", metavar=setting.metavar, help=_sentence(setting.help))
         function = option(function)
     return function
 
 
-@click.command(short_help="Change settings, prove that they took, or put the host back.")
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+@click.command()
 @_setting_options
 @click.option("--set", "sets", metavar="KEY=VALUE", multiple=True, help="Any other variable; KEY=@FILE for a secret.")
 @click.option("--unset", "unsets", metavar="KEY", multiple=True, help="Make a variable absent, whoever sets it.")
@@ -89,7 +93,7 @@ def apply(
     \b
     sudo ollamactl apply --parallel 4
     sudo ollamactl apply --parallel 2 --context-length 16384 --model qwen3:8b
-    sudo ollamactl apply --parallel auto --model qwen3:8b     as many slots as stay on the GPU
+    sudo ollamactl apply --parallel auto --model qwen3:8b    as many as fit
     sudo ollamactl apply --set OLLAMA_ORIGINS=https://chat.example --check --diff
 
     Exit codes: 0 applied and verified, or nothing to do · 3 failed, the host is as it was · 4 failed and not put

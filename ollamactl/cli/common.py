@@ -53,8 +53,12 @@ from_option = click.option(
     metavar="PATH",
     help="Look at a bundle, a folder of collected output, or pasted text (- for standard input) instead of this host.",
 )
-timeout_option = click.option("--timeout", metavar="S", default=300.0, type=Number(1, 86400), help="For a load. [300]")
-wait_option = click.option("--wait", metavar="S", default=10.0, type=Number(0, 86400), help="For another change. [10]")
+timeout_option = click.option(
+    "--timeout", metavar="S", default=300.0, type=Number(1, 86400), help="Seconds for one load, at most. [300]"
+)
+wait_option = click.option(
+    "--wait", metavar="S", default=10.0, type=Number(0, 86400), help="Seconds to wait for another change. [10]"
+)
 color_option = click.option("--no-color", is_flag=True, help="No colours, as with NO_COLOR.")
 
 

@@ -53,7 +53,7 @@ def kept_ignores(path: Path = IGNORE) -> dict[str, str]:
     return found
 
 
-@click.command(short_help="Say what is wrong with this host, with the evidence and the remedy.")
+@click.command()
 @from_option
 @unit_option
 @click.option(
@@ -221,7 +221,7 @@ def _write_html(path: str, facts: Facts, report: Report, took: float) -> None:
         raise Failure(f"cannot write {path}: {error.strerror}", code=Exit.USAGE, id="usage") from None
 
 
-@click.command(short_help="Explain a check: what it finds, why that matters, how it is seen, what to do.")
+@click.command()
 @click.argument("name", metavar="ID")
 @color_option
 @json_option

@@ -28,7 +28,7 @@ def gather_all(host: Host, unit: str, origin: str) -> Facts:
     return collector.facts((*ALL, *collector.only_here()), taken=time.time(), origin=origin)
 
 
-@click.command(short_help="Show what is known of this host, as JSON or in short.")
+@click.command()
 @from_option
 @unit_option
 @color_option
@@ -97,7 +97,7 @@ def _screen(out: Terminal, found: Facts) -> None:
         out.wrap(f"not seen: {', '.join(fields)}: {why}", hang=2)
 
 
-@click.command(short_help="Write the raw readings, redacted, to a file for others to look at.")
+@click.command()
 @click.argument("path", metavar="FILE.tar.gz")
 @unit_option
 @json_option

@@ -48,7 +48,7 @@ class CountOrAuto(click.ParamType):  # type: ignore[type-arg]
         return int(text)
 
 
-@click.command(short_help="Show or install a reverse proxy that limits, authenticates and refuses early.")
+@click.command()
 @click.argument("kind", type=click.Choice(["nginx"]))
 @click.option("--requests-in-flight", "slots", type=CountOrAuto(), default="auto", help="Served at once. [as slots]")
 @click.option("--queue", type=CountOrAuto(), default="auto", help="May wait. [as --client-timeout allows]")

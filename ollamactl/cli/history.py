@@ -15,7 +15,7 @@ from ollamactl.report.screens import diff
 from ollamactl.report.text import Terminal, columns
 
 
-@click.command(short_help="List the changes made here, or show one.")
+@click.command()
 @click.argument("number", required=False, type=click.IntRange(1), metavar="[N]")
 @unit_option
 @color_option

@@ -39,7 +39,7 @@ MOST_DEVICES = 16  # llama_max_devices()
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?", re.I)
 
 
-@click.command(short_help="Say how much memory a model takes, and how many slots fit.")
+@click.command()
 @click.argument("model", required=False)
 @click.option("--parallel", metavar="N,…|auto", help="Slot counts of the table; auto: as many as fit.")
 @click.option("--context-length", metavar="N,…", help="Contexts per slot: 8192, 8k.")

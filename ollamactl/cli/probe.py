@@ -35,7 +35,7 @@ class Counts(click.ParamType):  # type: ignore[type-arg]
         return found
 
 
-@click.command(short_help="Send concurrent requests: who is served, queued, refused, and how fast.")
+@click.command()
 @click.argument("model")
 @click.option("-n", "clients", metavar="N", type=click.IntRange(1, probing.MOST_CLIENTS), help="Requests at once. [8]")
 @click.option("--sweep", type=Counts(), help="Several numbers of requests at once, one after the other.")

@@ -35,7 +35,7 @@ from ollamactl.report import envelope, screens
 from ollamactl.report.text import Terminal
 
 
-@click.command(short_help="Undo a change, as a change that can be undone too.")
+@click.command()
 @click.argument("number", required=False, type=click.IntRange(1), metavar="[N]")
 @unit_option
 @click.option("--check", is_flag=True, help="Only show what would be done.")
@@ -65,7 +65,7 @@ def rollback(
     return _run("rollback", plan_it, check, diff, timeout, wait, as_json)
 
 
-@click.command(short_help="Take away everything of ours from a unit.")
+@click.command()
 @unit_option
 @click.option("--check", is_flag=True, help="Only show what would be done.")
 @click.option("--diff", is_flag=True, help="Show the lines of the files that change.")
@@ -93,7 +93,7 @@ def reset(unit: str, check: bool, diff: bool, timeout: float, wait: float, as_js
     return _run("reset", plan_it, check, diff, timeout, wait, as_json, front_first)
 
 
-@click.command(short_help="Finish a change that was interrupted, by undoing it.")
+@click.command()
 @timeout_option
 @wait_option
 @json_option

@@ -42,7 +42,7 @@ from ollamactl.report.text import Terminal
 SLOTS, CONTEXT = "OLLAMA_NUM_PARALLEL", "OLLAMA_CONTEXT_LENGTH"
 
 
-@click.command(short_help="Find the number of slots: predicted, loaded, measured; then as it was, or --apply.")
+@click.command()
 @click.argument("model")
 @click.option("--max", "most", metavar="N", default=AUTO_MOST, type=click.IntRange(1, MAX_SLOTS),
               help=f"The most slots to try. [{AUTO_MOST}]")  # fmt: skip

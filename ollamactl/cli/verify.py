@@ -21,7 +21,7 @@ from ollamactl.report.text import Terminal
 FIELDS = (*VERIFY, "system", "gpus", "complaints", "install", "containers")
 
 
-@click.command(short_help="Show each setting in each layer, and where a value was lost.")
+@click.command()
 @from_option
 @unit_option
 @color_option

@@ -26,6 +26,7 @@ SETTINGS: tuple[Setting, ...] = (
         name="OLLAMA_NUM_PARALLEL",
         flag="--parallel",
         kind="uint",
+        metavar="N|auto",
         since="0.1.33",
         defaults=(("0.1.33", "1"), ("0.2.0", "0"), ("0.10.0", "1")),
         example="2",

@@ -23,7 +23,7 @@ BELOW = {
 # Of the standard library: what has no clock, file, process or network. A new name here needs a reason.
 PURE = {
     "__future__", "abc", "bisect", "codecs", "collections", "copy", "dataclasses", "datetime", "decimal",
-    "difflib", "enum", "fnmatch", "functools", "hashlib", "heapq", "inspect", "ipaddress", "itertools",
+    "difflib", "enum", "fnmatch", "functools", "hashlib", "heapq", "html", "inspect", "ipaddress", "itertools",
     "json", "math", "operator", "posixpath", "re", "shlex", "statistics", "string", "struct", "textwrap",
     "types", "typing", "unicodedata", "urllib.parse", "zlib", "msgspec",
     "plistlib", "xml.parsers.expat",  # bytes to values, and its errors

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 NEWNS, NEWCGROUP, NEWPID = 0x00020000, 0x02000000, 0x20000000
-RDONLY, NOSUID, NODEV, NOEXEC, REMOUNT, BIND, REC, SLAVE = 1, 2, 4, 8, 32, 4096, 16384, 1 << 19
+NOSUID, NODEV, NOEXEC, BIND, REC, SLAVE = 2, 4, 8, 4096, 16384, 1 << 19
 MNT_DETACH = 2
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -14,7 +14,7 @@ from tests.engine.models import header
 
 GiB = 1 << 30
 MiB = 1 << 20
-F32, F16, Q4_K, Q6_K = 0, 1, 12, 14
+F32, Q4_K, Q6_K = 0, 12, 14
 Tensors = list[tuple[str, list[int], int]]
 
 

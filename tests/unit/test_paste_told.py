@@ -581,6 +581,74 @@ def test_the_like_of_it_without_the_fault_is_quiet(kind: str) -> None:
     assert [(c, s) for c, s in checks(KINDS[kind][2]) if s != "info"] == []
 
 
+# questions, and what people say of a host on which all is well
+QUIET = [
+    'How do I change the folder where Ollama keeps its models?',
+    'Is there a way to see which models are loaded and how much VRAM they take?',
+    'What does OLLAMA_NUM_PARALLEL do, and what is its default?',
+    'Does Ollama support AMD GPUs on Windows?',
+    'I would like to use Ollama from another machine. Which variable do I have to set?',
+    'How can I keep a model in memory forever?',
+    'Can I run two models at the same time on one GPU?',
+    'What is the difference between num_ctx and OLLAMA_CONTEXT_LENGTH?',
+    'Which quantisation should I choose for a 12 GB card?',
+    'How do I update Ollama on Ubuntu without losing my models?',
+    'Feature request: an option to bound the queue per model.',
+    'Feature request: support for embedding batching on the CPU.',
+    'Please add the qwen3.5 family.',
+    'The documentation says that OLLAMA_HOST can be set with systemctl edit. Is daemon-reload needed afterwards?',
+    'We run Ollama in Kubernetes with two replicas and a load balancer, and are happy with it.',
+    'After the update to 0.30 everything is faster: 41 tok/s instead of 30 tok/s.',
+    'I set OLLAMA_KEEP_ALIVE=-1 in the drop-in and it works.',
+    'ollama run llama3.2 prints a good answer in 2 s.',
+    'My server has two RTX 3090 and 128 GB of RAM.',
+    'ollama ps shows llama3.1:8b 6.7 GB 100% GPU 8192 4 minutes from now',
+    'With num_ctx 32768 the model takes 14 GB of the 24 GB card.',
+    'I exported OLLAMA_HOST=http://gpu.lan:11434 in .bashrc so that the CLI talks to the server.',
+    'Does a restart of the service unload all models?',
+    'The model answers in English although I ask in German.',
+    'Which license do the models have?',
+    'docker run -d --gpus=all -v ollama:/root/.ollama -p 127.0.0.1:11434:11434 --name ollama ollama/ollama',
+    'Thanks, after installing nvidia-container-toolkit it works.',
+    'Solved: the unit had a typo. It works now.',
+    'Is it normal that the first request takes longer? The model has to be loaded.',
+    'How much memory does the KV cache of a 128k context need?',
+    'On macOS the app starts at login, is that right?',
+    'Could somebody explain what "100% GPU" means in ollama ps?',
+    'We use nginx in front with proxy_read_timeout 600s and proxy_buffering off.',
+    'ollama --version: ollama version is 0.30.4',
+    'systemctl is-active ollama: active',
+    "I'm comparing vLLM and Ollama: which one has more throughput with 8 parallel users?",
+    'How do I quantise the KV cache? I read about q8_0 and flash attention.',
+    'Where are the logs on Linux?',
+    'The context length of gemma3 is 131072 according to ollama show.',
+    'ollama show: context length 131072, embedding length 5376, quantization Q4_K_M',
+    'Can I limit Ollama to one GPU? I have three.',
+    'What happens if more requests arrive than OLLAMA_MAX_QUEUE?',
+    'curl http://localhost:11434/api/version → {"version":"0.30.4"}',
+    'The prompt has 812 tokens and the answer 240.',
+    'total duration: 4.1s load duration: 31ms prompt eval count: 812 token(s) eval count: 240 token(s) eval rate: 61.2 tokens/s',
+    'Our CI starts a fresh container for each test run and pulls the model from a cache.',
+    'Tesla T4, driver 550.90, CUDA 12.4, Ubuntu 22.04, ollama 0.12.3',
+    'Ryzen 9 7950X with 64 GB, no GPU, models run on the CPU as intended.',
+    'Two users chat at the same time, both get their tokens at once.',
+    'NUM_PARALLEL=4; /slots: 1 of 4 is_processing true',
+    'The download of llama3.3 takes an hour with my line.',
+    'I stopped the server with Ctrl-C and started it again with systemctl.',
+    'What is the meaning of "server config" in the log?',
+    'After a reboot the service starts by itself, and the GPU is found.',
+    'The laptop was suspended over night; the model answered in the morning as before.',
+    'I changed the port to 8080: OLLAMA_HOST=127.0.0.1:8080 for server and client.',
+    'Models lie under /data/models, which belongs to ollama:ollama.',
+    'The unit has MemoryMax=64G, the largest model takes 40 GB.',
+]
+
+
+@pytest.mark.parametrize("sentence", QUIET)
+def test_a_question_or_a_host_that_is_well_is_quiet(sentence: str) -> None:
+    assert [(c, s) for c, s in checks(sentence) if s != "info"] == []
+
+
 def test_pieces_keep_the_line_that_they_stood_on() -> None:
     text = "first line\nsecond; third (with; brackets); fourth\nlast"
     apart = fragments.apart(text)
@@ -624,6 +692,7 @@ def test_settings_of_a_sentence_and_where_they_are_set() -> None:
         ("OLLAMA_NUM_PARALLEL", "4", "service"), ("OLLAMA_KEEP_ALIVE", "-1", "service"),
     ]  # fmt: skip
     assert mentioned("~/.zshrc exports OLLAMA_HOST=0.0.0.0") == [("OLLAMA_HOST", "0.0.0.0", "shell")]
+    assert mentioned("~/.zshrc exports OLLAMA_HOST=http://box.lan:11434") == [("OLLAMA_HOST", "http://box.lan:11434", "client")]
     assert mentioned("setting OLLAMA_IGPU_ENABLE=1 fixed it") == []
     assert mentioned("HSA_OVERRIDE_GFX_VERSION: empty") == []
 

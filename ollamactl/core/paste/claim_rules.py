@@ -36,7 +36,7 @@ ON_CPU = r"(?:\bCPU[- ]only\b|\bonly (?:\w+ ){0,2}(?:on |the )*CPU\b|\b(?:on|to|
 NO_EFFECT = r"(?:\bno effect\b|\bwithout (?:any )?effect\b|\bignor\w+|\bineffective\b|\bdoes nothing\b|\bdo nothing\b|\bnot (?:applied|honou?red|respected|used|effective|picked up|read|passed|processed|take[ns]?\b|in effect|seen)|n't (?:work|apply|take)|\bnever (?:processed|applied|reach\w*|arriv\w*|read)|\bunchanged\b|\bstays?\b|\bremains?\b|\bstill\b|\bdoes not (?:appear|work|apply|take|show|reach|arrive)|\bunset\b|\bnot set\b)"
 SERIAL = (
     r"(?:\b(?:serves?|handles?|takes?|process(?:es)?|answers) (?:only )?(?:one|a single)\b|\bone (?:by one|at a time|after (?:the other|another))|\b(?:second|other|next|third) (?:client|user|request|one|call|session)s? waits?\b|\bserial(?:ly|i[sz]ed?)?\b|\bsequential\w*|\bin turn\b|\bqueues?\b(?! (?:is |was )?(?:full|limit|test))|\bqueued\b|\bwaits? for\b|\buntil the (?:first|other|previous|one before)(?: \w+)? (?:is |has |was )?(?:finish\w*|done|ends?|ended|complete\w*|through)|\bonly (?:\w+ ){0,2}(?:one|1|a single) (?:\w+ )?(?:slot|request)s?\b|\bsingle slot\b|\bonly slot 0\b|\bnot (?:in )?parallel\b"
-    r"|(?:\b|(?=n't))(?:not|n't|cannot|can't) (?:\w+ ){0,3}(?:concurrent\w*|in parallel)|\bslots?[ =:]+1\b|-np 1\b|\bparallel[ =:]+1\b)"
+    r"|(?:\b|(?=n't))(?:not|n't|cannot|can't) (?:\w+ ){0,3}(?:concurrent\w*|in parallel)|\bslots?[ =:]+1\b(?! ?(?:of\b|/))|-np 1\b|\bparallel[ =:]+1\b)"
 )
 
 # -- circumstances --
@@ -102,8 +102,8 @@ RULES: tuple[Rule, ...] = (
     Rule("vram_recovery_timeout", (r"\bVRAM\b", r"\brecover\w*", r"\bwarn\w*|\btimeout\b|\btime-?out\b")),
     Rule("vram_recovery_timeout", (r"\bsched\.go:6\d\d\b", r"\bseconds=\d")),
     Rule("cpu_busy_though_gpu", (r"\b100 ?% GPU\b", r"\bCPU\b|\bcores\b", r"\bbusy\b|\bfull load\b|\bin use\b|\bload(?:ed)?\b|\b\d{2,} ?%|\bRAM\b|\bslow\b"), (r"CPU/GPU", r"\b100 ?% CPU\b", r"CONTEXT")),
-    Rule("slower_now", (r"\d(?:\.\d+)? ?(?:tok(?:en)?s?/s|t/s|tps)\b.*\d ?(?:tok(?:en)?s?/s|t/s|tps)\b",)),
-    Rule("slower_now", (r"\bslow(?:er|ly|down)?\b|\blonger\b|\btok(?:en)?s?/s\b|\bt/s\b|\b(?:token|generation|eval) rate\b|\bspeed\b|\bresponse times?\b|\bthroughput\b|\bperformance\b", rf"(?:{UPDATE}|\bthan (?:v?0\.\d+|before)|\bfalling\b)"), (r"\breload", r"\bcontext\b")),
+    Rule("slower_now", (r"\d(?:\.\d+)? ?(?:tok(?:en)?s?/s|t/s|tps)\b.*\d ?(?:tok(?:en)?s?/s|t/s|tps)\b",), (r"\bfaster\b|\bquicker\b|\bimprov\w+|\bup from\b",)),
+    Rule("slower_now", (r"\bslow(?:er|ly|down)?\b|\blonger\b|\btok(?:en)?s?/s\b|\bt/s\b|\b(?:token|generation|eval) rate\b|\bspeed\b|\bresponse times?\b|\bthroughput\b|\bperformance\b", rf"(?:{UPDATE}|\bthan (?:v?0\.\d+|before)|\bfalling\b)"), (r"\breload", r"\bcontext\b", r"\bfaster\b|\bquicker\b")),
     # settings
     Rule("no_effect", (SETTING, NO_EFFECT), (r"\bstill wait", r"\bstill (?:un)?load", r"\bnot (?:loaded|enough)")),
     Rule("no_effect", (r"\bstill\b", r"\b(?:go|goes|land|lands|listens?|uses?|stays?|binds?|are|is)\b", r"\bdefault\b|/usr/share/ollama|\b127\.0\.0\.1\b|\b11434\b")),

@@ -14,8 +14,8 @@ from ollamactl.core.paste.canonical import canonical, quoted
 from ollamactl.core.paste.fragments import SHORT
 from ollamactl.core.paste.printed import Printed
 from ollamactl.core.paste.shape import LOG_LINE, LONGEST, WORLDS, clauses, foreign, named, plain
-from ollamactl.core.paste.units import PATH_LINE, SHOW_ONLY, unit_blocks
-from ollamactl.core.paste.variables import SETS, SPLIT, advised, mentioned
+from ollamactl.core.paste.units import SHOW_ONLY, text_of, unit_blocks
+from ollamactl.core.paste.variables import SETS, SPLIT, advised, calls_another_host, mentioned
 
 ASIDE = 2000  # lines that are looked at for more than a log's
 _SHOW = re.compile(rf"({'|'.join(systemctl.PROPERTIES)})=")
@@ -113,8 +113,7 @@ class Splitter:
     def _unit(self, lines: list[str], path: str, first: int) -> None:
         path = path or ("pasted unit" if not self.files else f"pasted unit {len(self.files) + 1}")
         main = path.endswith(".service") or (path.startswith("pasted") and any("ExecStart" in x for x in lines))
-        text = "\n" * first + "\n".join("" if PATH_LINE.match(x) or screens.prompt(x) else x for x in lines) + "\n"
-        parsed = unitfile.parse(path, text, "main" if main else "dropin")
+        parsed = unitfile.parse(path, text_of(lines, first), "main" if main else "dropin")
         self.files.append(msgspec.structs.replace(parsed, text=""))
 
     def _tables(self, lines: list[str], keep: list[str]) -> None:
@@ -182,6 +181,7 @@ class Splitter:
                     seen.add(name)
                     value = found["value"].strip("\"'")
                     scope = (self.printed.scope(name, value) if scope == "env" else "") or scope
+                    scope = "client" if scope == "shell" and calls_another_host(name, value) else scope
                     self._set(name, value, scope, number, line)
         for name, value, scope in () if seen or self.long else mentioned(line):
             self._set(name, value, scope, number, line)

@@ -72,6 +72,11 @@ _ADVICE = re.compile(
 _CURE = re.compile(r"\b(?:fix(?:ed|es)?|solv(?:ed?|es)|solution|help(?:s|ed)|cured?|try|should|must|have to)\b", re.I)
 
 
+def calls_another_host(name: str, value: str) -> bool:
+    """Whether a variable tells a client which server to ask: the name of a host is nothing to listen on."""
+    return name == "OLLAMA_HOST" and re.match(r"(?:https?://)?(?!localhost\b)[a-z][\w-]*\.", value, re.I) is not None
+
+
 def advised(before: str) -> bool:
     """Whether the words before an assignment say that it is what cures the fault."""
     return before.count(" ") > 3 and _CURE.search(before) is not None
@@ -88,7 +93,8 @@ def mentioned(line: str) -> list[tuple[str, str, str]]:
         value = match["value"].rstrip(".:]}").partition("→")
         if value[0] in ("empty", "unset", "none", ">", "0-"):
             continue
-        found.append((name, (value[2] or value[0]).strip("\"'"), scope(line)))
+        set_to, place = (value[2] or value[0]).strip("\"'"), scope(line)
+        found.append((name, set_to, "client" if place == "shell" and calls_another_host(name, set_to) else place))
     return found
 
 

@@ -96,12 +96,13 @@ def _line(path: str) -> str:
 
 def space(path: str) -> bytes:
     """JSON of the file system that holds a path: `free` and `total` in bytes, `files_free` or null where it does not
-    count files. Raises OSError."""
+    count files, `read_only`. Raises OSError."""
     found = os.statvfs(path)
     return msgspec.json.encode(
         {
             "free": found.f_bavail * found.f_frsize,
             "total": found.f_blocks * found.f_frsize,
             "files_free": found.f_favail if found.f_files else None,
+            "read_only": bool(found.f_flag & os.ST_RDONLY),
         }
     )

@@ -345,6 +345,7 @@ def test_a_process_younger_than_the_files_was_not_forgotten() -> None:
 
 
 BLOB = "/srv/models/blobs/sha256-" + "a" * 64
+MANIFEST, OTHERS = "/m/manifests/r/l/a/1b", "/root/.ollama/models/manifests"
 ACCOUNT = PathState(path="account", uid=990, gid=990)
 FILES = ("model_blob_truncated", "model_blob_missing", "models_dir_no_access")
 
@@ -357,8 +358,26 @@ FILES = ("model_blob_truncated", "model_blob_missing", "models_dir_no_access")
         (BLOB, PathState(path=BLOB, type="file", mode=0o600, uid=0, size=9, expected=9), ["models_dir_no_access"]),
         (BLOB, PathState(path=BLOB, missing=Missing("unparsable", "begins with 00")), ["model_blob_truncated"]),
         ("/m/manifests/r/l/a/1b", PathState(path="x", missing=Missing("unparsable", "")), ["model_blob_missing"]),
+        (MANIFEST, PathState(path=MANIFEST, type="file", mode=0o600, uid=0), ["models_dir_no_access"]),
+        ("/m/blobs", PathState(path="/m/blobs", type="folder", mode=0o711, uid=0), ["models_dir_no_access"]),
+        ("/m/blobs", PathState(path="/m/blobs", type="folder", mode=0o750, uid=0, gid=990), []),
+        (OTHERS, PathState(path=OTHERS, type="folder", mode=0o700, uid=0), []),
     ],
 )  # fmt: skip
 def test_a_model_s_files(path: str, state: PathState, says: list[str]) -> None:
     facts = host(paths={"account": ACCOUNT, path: state}, service=service(user="ollama"), start=SERVED)
     assert [f.check for f in run(facts, only=FILES).findings] == says
+
+
+@pytest.mark.parametrize(("again", "says"), [("/m/b", ["model_blob_truncated"]), ("/m/a", [])])
+def test_a_damaged_file_is_cured_by_a_load_of_the_same_model_only(again: str, says: list[str]) -> None:
+    damaged = LogEvent(kind="model_file_damaged", text="gguf: failed to read key-value pairs", line=20)
+    loads = (Load(model="/m/a", outcome="failed", line=18), Load(model=again, outcome="loaded", line=30))
+    facts = host(start=msgspec.structs.replace(SERVED, events=(damaged,), loads=loads))
+    assert [f.check for f in run(facts, only=FILES).findings] == says
+
+
+@pytest.mark.parametrize(("locked", "says"), [(True, ["warning"]), (False, []), (None, [])])
+def test_models_on_a_file_system_that_is_read_only(locked: bool | None, says: list[str]) -> None:
+    state = PathState(path="/srv/models", type="folder", mode=0o755, read_only=locked)
+    assert found(host(paths={"/srv/models": state}, start=SERVED), "service_home_read_only") == says

@@ -114,7 +114,7 @@ def _other_user(facts: Facts) -> tuple[str, ...]:
 
 
 @check(weight=89, explains=("service_restart_loop", "models_dir_no_access"))
-def service_home_read_only(signs: Signs) -> Iterator[Finding]:
+def service_home_read_only(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The home of the service's user lies on a read-only file system.
 
     Why: image-based systems have a read-only /usr; the installer's home /usr/share/ollama cannot be written there.
@@ -131,6 +131,10 @@ def service_home_read_only(signs: Signs) -> Iterator[Finding]:
             "&& sudo systemctl restart ollama",
         )
         return
+    for path, state in (facts.paths or {}).items():
+        if state.read_only:
+            said = f"the models folder {path} is on a read-only file system: nothing can be pulled"
+            yield Finding("warning", said, (f"statvfs {path}: read-only",), f"findmnt -T {path}", weight=62)
 
 
 @check(weight=86, explains=("service_restart_loop", "models_dir_missing"))
@@ -191,16 +195,25 @@ def models_dir_no_access(
             _ways(facts, folder),
             f"sudo chmod o+x {blocked.split()[0]} && sudo chown -R {user}: {folder}",
         )
-    elif service is not None and (blob := _closed_blob(facts)):
-        said = f"{service.user} may not read a model's file: {blob.path.rsplit('/', 1)[-1][:19]}…"
-        yield Finding("error", said, _ways(facts, blob.path), f"sudo chown {service.user}: {blob.path}")
+    elif service is not None and (state := _closed(facts, _used(facts))):
+        said = f"{service.user} may not read {_shown(state)}"
+        yield Finding("error", said, _ways(facts, state.path), f"sudo chown -R {service.user}: {state.path}")
 
 
-def _closed_blob(facts: Facts) -> PathState | None:
-    """A model's file that the service's user may not read."""
+def _shown(state: PathState) -> str:
+    """What a file of the models is, and of which model."""
+    *_, parent, name = state.path.rsplit("/", 2)
+    if name.startswith("sha256"):
+        return f"a model's file: {name[:19]}…"
+    return f"the folder {state.path}" if state.type == "folder" else f"the manifest of {parent}:{name}"
+
+
+def _closed(facts: Facts, folder: str) -> PathState | None:
+    """A file or folder of the models that the service's user may not read."""
     account = (facts.paths or {}).get("account")
     for path, state in (facts.paths or {}).items():
-        if "/blobs/sha256" not in path or state.missing is not None or account is None or account.uid <= 0:
+        its = re.search(r"/blobs(/|$)|/manifests/", path) or path == f"{folder}/manifests"  # others' are looked at too
+        if not its or state.missing is not None or account is None or account.uid <= 0:
             continue
         if state.mode and not may_read(account, state):
             return state
@@ -208,9 +221,10 @@ def _closed_blob(facts: Facts) -> PathState | None:
 
 
 def may_read(account: PathState, state: PathState) -> bool:
-    """Whether a user (uid and gid of `account`) may read a file, by its owner and mode."""
-    bit = 0o400 if state.uid == account.uid else 0o040 if state.gid == account.gid else 0o004
-    return bool(state.mode & bit)
+    """Whether a user (uid and gid of `account`) may read a file, or enter a folder too, by owner and mode."""
+    shift = 6 if state.uid == account.uid else 3 if state.gid == account.gid else 0
+    need = 5 if state.type == "folder" else 4
+    return (state.mode >> shift) & need == need
 
 
 def _ways(facts: Facts, folder: str) -> tuple[str, ...]:

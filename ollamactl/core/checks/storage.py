@@ -108,8 +108,7 @@ def model_blob_truncated(signs: Signs, facts: Facts) -> Iterator[Finding]:
     ]
     if signs.matching("has invalid ggml type", kinds=("unknown_architecture",)):
         found = []  # a type that this release does not know: it stops at the tensor, the file is whole
-    last = facts.start.loads[-1] if facts.start and facts.start.loads else None
-    cured = last is not None and last.outcome == "loaded" and found and (last.line or 0) > (found[-1].line or 0)
+    cured = bool(found) and _loaded_since(facts, found[-1].line or 0)
     for path, state in (facts.paths or {}).items():
         if state.expected and state.missing is None and state.size != state.expected:
             blob = path.rsplit("/", 1)[-1][:19]
@@ -134,6 +133,14 @@ def model_blob_truncated(signs: Signs, facts: Facts) -> Iterator[Finding]:
             signs.quotes(found),
             "ollama list; ollama rm MODEL && ollama pull MODEL",
         )
+
+
+def _loaded_since(facts: Facts, line: int) -> bool:
+    """Whether the model whose load failed by that line was loaded later."""
+    loads = facts.start.loads if facts.start else ()
+    failed = [x.model for x in loads if x.outcome == "failed" and (x.line or 0) <= line][-1:]
+    later = [x for x in loads if x.outcome == "loaded" and (x.line or 0) > line]
+    return any(not failed or not x.model or x.model in failed for x in later)
 
 
 @check(weight=82, explains=("runner_crash_on_load",))

@@ -63,7 +63,7 @@ class PathState(Record, frozen=True, kw_only=True):
     """What `stat` says of one path, or why it can't."""
 
     path: str
-    type: str = ""  # file, dir, link, char, …
+    type: str = ""  # file, folder, link, char, …
     mode: int = 0
     uid: int = -1
     gid: int = -1
@@ -73,4 +73,5 @@ class PathState(Record, frozen=True, kw_only=True):
     free: int | None = None  # bytes of its file system that others than root may write
     total: int | None = None
     files_free: int | None = None  # of its file system; None where it does not count them
+    read_only: bool | None = None  # its file system
     missing: Missing | None = None

@@ -49,6 +49,7 @@ def paths(c: Collector) -> dict[str, PathState]:
         found.setdefault(store, _state(c, store))
     if folder:
         found[folder] = _with_space(c, found[folder])
+        found[f"{folder}/blobs"] = _state(c, f"{folder}/blobs")
         found |= _blobs(c, folder)
     return found
 
@@ -62,7 +63,7 @@ def _with_space(c: Collector, state: PathState) -> PathState:
         room: dict[str, Any] = msgspec.json.decode(reading.body or b"{}")
     except msgspec.DecodeError:
         return state
-    return msgspec.structs.replace(state, **{k: room.get(k) for k in ("free", "total", "files_free")})
+    return msgspec.structs.replace(state, **{k: room.get(k) for k in ("free", "total", "files_free", "read_only")})
 
 
 def _state(c: Collector, path: str) -> PathState:
@@ -130,6 +131,7 @@ def _blobs(c: Collector, folder: str) -> dict[str, PathState]:
     found: dict[str, PathState] = {}
     for name in names[:MANIFESTS]:
         manifest = c.read(file(name, limit=1 << 20))
+        found[name] = _state(c, name)
         if manifest.missing is not None or not manifest.body:
             continue
         try:

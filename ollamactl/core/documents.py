@@ -52,6 +52,8 @@ def walk(
         done = {}
         for key, each in value.items():
             changed = member(value, key, each)
-            done[text(key)] = changed if changed is not each else walk(each, member, text)
+            if changed is each:
+                changed = text(each) if isinstance(each, str) else walk(each, member, text)
+            done[text(key)] = changed
         return done
     return value

@@ -13,6 +13,7 @@ import msgspec
 
 from ollamactl.core import settings
 from ollamactl.core.facts import Compute, Container, Facts, Load, LogEvent, Start
+from ollamactl.core.parse.gin import RUNS_A_MODEL
 from ollamactl.core.source import Missing
 
 
@@ -126,20 +127,40 @@ def _of_now(event: LogEvent, facts: Facts) -> bool:
         return (event.line or 0) > (last.last_line or 0)
     newest = facts.start or last
     if newest is last and not newest.ended:
-        return (event.line or 0) >= (last.first_line or 0) or _crash_before(event, newest, facts)
-    before = next((s for s in reversed(serving) if s is not newest), None)
-    return (event.line or 0) > ((before.last_line if before else 0) or 0)
+        here = (event.line or 0) >= (last.first_line or 0) or _crash_before(event, newest, facts)
+        return here or (_without_gpu(event, newest) and (event.line or 0) > _end_before(newest, serving))
+    return (event.line or 0) > _end_before(newest, serving)
+
+
+def _end_before(start: Start, serving: list[Start]) -> int:
+    """The last line of the newest other start that served."""
+    before = next((s for s in reversed(serving) if s is not start), None)
+    return (before.last_line if before else 0) or 0
+
+
+def _without_gpu(event: LogEvent, start: Start) -> bool:
+    """Whether this is the kernel on a GPU that cannot be used, as at a boot, and the start found none since."""
+    none = bool(start.computes) and all(c.library.lower() == "cpu" for c in start.computes)
+    return none and event.kind in ("gpu_lost", "driver_mismatch")
+
+
+# how a process ends that the kernel kills for memory: its own report, and systemd's words
+OUT_OF_MEMORY = {"oom_killed", "oom_report", "oom_invoked"}
 
 
 def _crash_before(event: LogEvent, start: Start, facts: Facts) -> bool:
-    """Whether this is the server's crash after which systemd began this start by itself. Only a log is there, and
-    nothing in it shows that the server works since: it may well crash at the next request again."""
-    if facts.service is not None or facts.log is None or start.loads or start.requests:
-        return False
-    if event.kind != "main_exited" or not re.search(r"code=dumped|status=2/", event.text):
+    """Whether this is the server's end after which systemd began this start by itself. Only a log is there, and
+    nothing in it shows that the server works since: it may well end so at the next request again."""
+    worked = start.loads or any(r.path in RUNS_A_MODEL for r in start.requests)
+    if facts.service is not None or facts.log is None or worked:
         return False
     since = [e.kind for e in facts.log.systemd if (event.line or 0) < (e.line or 0) < (start.first_line or 0)]
-    return "restart_scheduled" in since and "stopping" not in since and "main_exited" not in since
+    if "restart_scheduled" not in since or "stopping" in since:
+        return False
+    if event.kind in OUT_OF_MEMORY or (event.kind in ("failed", "main_exited") and "oom-kill" in event.text):
+        return since.count("restart_scheduled") == 1
+    crash = event.kind == "main_exited" and re.search(r"code=dumped|status=2/", event.text) is not None
+    return crash and "main_exited" not in since
 
 
 @made

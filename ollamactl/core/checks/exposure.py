@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, configured, quote
-from ollamactl.core.facts import Container, Facts, Start
+from ollamactl.core.facts import Container, Facts, LogEvent, Start
 from ollamactl.core.lint import exposed
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -252,14 +252,20 @@ def proxy_not_in_service(signs: Signs, given: tuple[Given, ...] = (), start: Sta
         or config.get("https_proxy")
         or any(g.name.upper() == "HTTPS_PROXY" and g.scope in ("service", "process") for g in given)
     )
-    if signs.has("registry_timeout") and not has and not signs.has("http_plain_manifest"):
+    failed = [e for e in signs.of("registry_unreached") if not _went_on(e, signs)]
+    if (signs.has("registry_timeout") or failed) and not has and not signs.has("http_plain_manifest"):
         yield Finding(
             "error",
             "a pull cannot reach the registry"
             + (": the proxy is set in a shell, not for the service" if shell else ""),
-            (*signs.lines("registry_timeout"), *(g.place for g in shell[:1])),
+            (*signs.lines("registry_timeout"), *signs.quotes(failed[-2:]), *(g.place for g in shell[:1])),
             "sudo ollamactl apply --set HTTPS_PROXY=http://PROXY:3128",
         )
+
+
+def _went_on(failure: LogEvent, signs: Signs) -> bool:
+    """Whether something was downloaded after a request to the registry that failed."""
+    return any((e.line or 0) > (failure.line or 0) for e in signs.of("registry_reached"))
 
 
 @check(weight=60, explains=("proxy_not_in_service", "server_not_reachable"))

@@ -297,6 +297,10 @@ EVENTS: tuple[Event, ...] = (
     Event("cloud_unreachable", "model show cloud cache hydration failed", "msg", "0.30 –", keep=3),
     Event("html_reply", "invalid character '<' looking for beginning of value", "text"),
     Event("proxy_error", "proxyconnect", "text"),
+    Event("registry_unreached", "request failed: ", "prefix", "of a pull",
+          r"(?P<why>i/o timeout|connection refused|connection timed out|no route to host|network is unreachable"
+          r"|TLS handshake timeout|no such host|server misbehaving|context deadline exceeded)", 5, sure=False),
+    Event("registry_reached", "downloading ", "prefix", "of a pull", r"(?P<parts>\d+) \S+ part\(s\)", 3, sure=False),
     Event("template_missing", "model is missing tokenizer.chat_template", "prefix", "0.30 –", keep=3),
     *DEVICES,
 )  # fmt: skip

@@ -14,6 +14,7 @@ from ollamactl.core.parse.slog import Line
 
 LOADS = 500  # the newest are kept
 TEXT = 4000  # characters of a line that are kept
+ASKED = 3.0  # seconds from a request to the load that it makes, as whole seconds of [GIN] lines show them
 _LISTENING = re.compile(r"Listening on (\S+) \(version ([^)]*)\)")
 _STARTED = re.compile(r"(?:llama runner|llama-server|runner) started in ([0-9.]+) seconds")
 # how the engine's lines about a load begin, where a log is cut in the middle of one
@@ -50,6 +51,13 @@ class Kept:
     def all(self) -> tuple[LogEvent, ...]:
         found = [one for some in (*self.first.values(), *self.last.values()) for one in some]
         return tuple(sorted(found, key=lambda one: one.line or 0))
+
+
+def _asked_for(one: Request, load: Loading) -> bool:
+    """Whether a request that was answered is the one for which the model is loaded: it began right before."""
+    if one.status != 200 or one.path not in gin.RUNS_A_MODEL or one.at is None or load.at is None:
+        return False
+    return -ASKED <= one.at - one.seconds - load.at <= 1.0
 
 
 class Run:
@@ -203,6 +211,8 @@ class Run:
 
     def request(self, one: Request, text: str) -> None:
         self.requests.add(one, text[:400])
+        if self.loads and self.loads[-1].outcome == "loading" and _asked_for(one, self.loads[-1]):
+            self.loads[-1].outcome = "loaded"  # the line that says so is not there
 
     def note(
         self,

@@ -126,9 +126,9 @@ def gfx_override(signs: Signs, given: tuple[Given, ...] = (), start: Start | Non
     elif signs.has("gfx_override_told"):
         said = "an HSA_OVERRIDE_GFX_VERSION of former days makes the runner take the GPU for another"
         yield Finding("warning", said, signs.lines("gfx_override_told", "gpu_unsupported"), fix)
-    elif signs.has("gfx_native") and not start:
+    elif signs.has("gfx_needs_none") and not start:
         said = "GPUs that ROCm supports by itself need no HSA_OVERRIDE_GFX_VERSION: it does harm there"
-        yield Finding("info", said, signs.lines("gfx_native"), fix)
+        yield Finding("info", said, signs.lines("gfx_needs_none"), fix)
 
 
 @check(weight=66, explains=("no_gpu_found", "gpu_discovery_timeout"))

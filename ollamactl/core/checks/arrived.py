@@ -82,13 +82,24 @@ def config_newer_than_process(
 
 
 @check(weight=60)
-def env_not_in_server_config(facts: Facts, start: Start, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+def env_not_in_server_config(
+    facts: Facts, start: Start | None = None, signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """A variable that was set is not what the server runs with.
 
     Why: only the `server config` line of the running start proves what Ollama read.
     Seen: the value that was given beside the one in `server config`.
     Do: put it into a drop-in of the service (ollamactl apply does, and proves it), then restart.
     """
+    if start is None or not start.config:
+        lost = [e for e in signs.of("stays_unset") if e.text in {x.text for x in signs.of("no_effect")}]
+        if lost:
+            said = "a setting has no effect: the `server config` line of the log tells whether it reached the server"
+            fix = "journalctl -u ollama --no-pager | grep 'server config' | tail -1"
+            yield Finding("info", said, signs.quotes(lost), fix, weight=3)
+            return
+    if start is None:
+        raise Gone(facts.why("start"), "start")
     for m in mismatches(facts, "env_not_in_server_config"):
         flag = settings.option(settings.REGISTRY[m.name]) if m.name in settings.REGISTRY else "--set"
         yield Finding("warning", m.text, (*m.evidence, configured(start, m.name)), f"sudo ollamactl apply {flag} …")

@@ -341,7 +341,7 @@ def models_in_two_dirs(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
             f"sudo cp -rn {other}/. {own.removesuffix('manifests')} && sudo chown -R ollama: "
             f"{own.removesuffix('/manifests')}",
         )
-    elif signs.has("models_gone", "lists_differ"):
+    elif signs.has("models_gone", "lists_differ") and not (signs.has("remote_client") and signs.has("not_allowed")):
         yield Finding(
             "warning",
             "models that were pulled are not listed: the server looks in another folder",

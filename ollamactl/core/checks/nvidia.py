@@ -187,7 +187,8 @@ def gpu_lost_after_suspend(signs: Signs, facts: Facts, start: Start | None = Non
     errors = signs.of("cuda_init_failed", "gpu_error", "no_gpu_usable", "nvml_failed")
     worked = any(x.offloaded and x.offloaded[0] for x in (start.loads if start else ())) or bool(gpus_of(start))
     later = [e for e in signs.of("gpu_error") if "unknown error" in e.text]
-    if _suspended(signs) and (errors or cpu_only(start) or signs.has("uvm_in_use", "uvm_missing", "cpu_instead")):
+    said_lost = signs.has("uvm_in_use", "uvm_missing", "cpu_instead", "slow_since_sleep")
+    if _suspended(signs) and (errors or cpu_only(start) or said_lost):
         yield Finding(
             "error",
             "the GPU was lost by a suspend",

@@ -35,7 +35,7 @@ UNUSED = (
 ON_CPU = r"(?:\bCPU[- ]only\b|\bonly (?:\w+ ){0,2}(?:on |the )*CPU\b|\b(?:on|to|uses?|using|into|runs on|falls? back to|fell back to|switch\w* to) (?:the )?CPU\b|\bCPU (?:is used|instead|at 100|busy)|\b100 ?% CPU\b|\bwholly (?:on|to) CPU\b|:\s*CPU\b(?!:)|,\s*CPU\b(?: after|\.|$))"
 NO_EFFECT = r"(?:\bno effect\b|\bwithout (?:any )?effect\b|\bignor\w+|\bineffective\b|\bdoes nothing\b|\bdo nothing\b|\bnot (?:applied|honou?red|respected|used|effective|picked up|read|passed|processed|take[ns]?\b|in effect|seen)|n't (?:work|apply|take)|\bnever (?:processed|applied|reach\w*|arriv\w*|read)|\bunchanged\b|\bstays?\b|\bremains?\b|\bstill\b|\bdoes not (?:appear|work|apply|take|show|reach|arrive)|\bunset\b|\bnot set\b)"
 SERIAL = (
-    r"(?:\b(?:serves?|handles?|takes?|process(?:es)?|answers) (?:only )?(?:one|a single)\b|\bone (?:by one|at a time|after (?:the other|another))|\b(?:second|other|next|third) (?:client|user|request|one|call|session)s? waits?\b|\bserial(?:ly|i[sz]ed?)?\b|\bsequential\w*|\bin turn\b|\bqueues?\b(?! (?:is |was )?(?:full|limit|test))|\bqueued\b|\bwaits? for\b|\buntil the (?:first|other|previous|one before)(?: \w+)? (?:is |has |was )?(?:finish\w*|done|ends?|ended|complete\w*|through)|\bonly (?:\w+ ){0,2}(?:one|1|a single) (?:\w+ )?(?:slot|request)s?\b|\bsingle slot\b|\bonly slot 0\b|\bnot (?:in )?parallel\b"
+    r"(?:\b(?:serves?|handles?|takes?|process(?:es)?|answers) (?:only )?(?:one|a single)\b|\bone (?:by one|at a time|after (?:the other|another))|\b(?:second|other|next|third) (?:client|user|request|one|call|session)s? waits?\b|\b(?:1|one) by (?:1|one)\b|\bserial(?:ly|i[sz]ed?)?\b|\bsequential\w*|\bin turn\b|\bqueues?\b(?! (?:is |was )?(?:full|limit|test))|\bqueued\b|\bwaits? for\b|\buntil the (?:first|other|previous|one before)(?: \w+)? (?:is |has |was )?(?:finish\w*|done|ends?|ended|complete\w*|through)|\bonly (?:\w+ ){0,2}(?:one|1|a single) (?:\w+ )?(?:slot|request)s?\b|\bsingle slot\b|\bonly slot 0\b|\bnot (?:in )?parallel\b"
     r"|(?:\b|(?=n't))(?:not|n't|cannot|can't) (?:\w+ ){0,3}(?:concurrent\w*|in parallel)|\bslots?[ =:]+1\b(?! ?(?:of\b|/))|-np 1\b|\bparallel[ =:]+1\b)"
 )
 
@@ -69,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     Rule("nvidia_unused_since", (r"\bNVIDIA\b|\bGTX\b|\bRTX\b|\bTesla\b|\bQuadro\b|\b(?:P40|P100|T4|V100|K80|M40|A\d0|L4)s?\b", rf"(?:{UNUSED}|{ON_CPU})", rf"{UPDATE}"), (SLEEP, r"\bspill|\bcontext\b|\bKV\b|\bpart(?:ly|ially)?\b", r"\bdriver\b[^.]{0,20}\b(?:updat|upgrad)", r"\bIntel\b", CONTAINER + r"[^.]{0,30}\bhours")),
     Rule("after_reboot_cpu", (BOOT, rf"(?:{ON_CPU}|\bCPU\b|(?:{GPU})[^.]{{0,40}}(?:{UNUSED})|(?:{UNUSED})[^.]{{0,30}}(?:{GPU})|\bdiscovery fails\b|\bonly sometimes\b)"), (r"\bdriver\b[^.]{0,20}\bupdat", SLEEP, r"\blaunchctl\b")),
     Rule("suspend", (SLEEP,), (r"\btime\.sleep", r"/bin/sleep", r"\bsleep \d")),
+    Rule("slow_since_sleep", (SLEEP, r"\bslow\w*|\btimes (?:longer|slower|as long)\b|\blonger\b|\bminutes?\b"), (r"\btime\.sleep", r"/bin/sleep", r"\bsleep \d", r"\bidle\b")),
     Rule("containers_lose_gpu", (CONTAINER, GPU, rf"(?:{UNUSED}|{ON_CPU})", rf"(?:{WHILE}|{BOOT}|\brestart\w*)"), (SLEEP, r"\bhost (?:re)?boot", r"\bdaemon-reload\b(?! does not)")),
     Rule("containers_lose_gpu", (CONTAINER, ON_CPU, WHILE), (SLEEP,)),
     Rule("containers_lose_gpu", (CONTAINER, r"\bNVML\b", r"\berror\b")),
@@ -77,7 +78,7 @@ RULES: tuple[Rule, ...] = (
     Rule("hidden_from_unit", (GPU, UNUSED, r"\b(?:unit|service|systemd|module)\b", BY_HAND), (BOOT,)),
     Rule("hidden_from_unit", (GPU, r"\b(?:unit|service|systemd)\b", rf"(?:{UNUSED}|{ON_CPU})", rf"{BY_HAND}|\bfine (?:in|from)"), (BOOT,)),
     Rule("uvm_in_use", (r"\bnvidia_uvm\b", r"\buse count\b|\bin use\b|\bcannot be (?:removed|unloaded)\b|\bstill (?:held|used)\b|\bbusy\b")),
-    Rule("gfx_native", (r"\bgfx1[1-3]\d\d\b", r"\bnative(?:ly)?\b|\bout of the box\b|\bby itself\b", r"\bsupport\w*|\bROCm\b")),
+    Rule("gfx_needs_none", (r"\bgfx1[1-3]\d\d\b", r"\bnative(?:ly)?\b|\bout of the box\b|\bby itself\b", r"\bsupport\w*|\bROCm\b")),
     Rule("gfx_override_told", (r"\bHSA(?:_OVERRIDE_GFX_VERSION| override)\b", r"\b(?:leftover|left over|stale|old(?:er)?|former|forgotten|kept)\b|\b(?:still|was) set\b", r"\b(?:harm\w*|crash\w*|breaks?|broke|wrong|no longer|fails?|dies)\b")),
     Rule("gfx_override_told", (r"\bHSA_OVERRIDE_GFX_VERSION ?= ?\S*\d", r"\b(?:crash\w*|segfault\w*|breaks?|dies|aborts?|SIGSEGV|core dump\w*)\b"), (r"\bwithout\b|\bhelps?\b|\bworks?\b|\bfix\w*|\bneeds?\b",)),
     Rule("uvm_missing", (r"\bLXC\b|\bProxmox\b", r"\b999\b", rf"{BOOT}|\bnvidia-smi\b|\bhost (?:re)?boot\w*")),
@@ -142,7 +143,7 @@ RULES: tuple[Rule, ...] = (
     Rule("by_hand_told", (r"\brc\.local\b|\bcrontab\b|@reboot\b|\bnohup\b", r"\bollama serve\b"), (r"\bport\b",)),
     Rule("by_hand_told", (BY_HAND, r"\bserve\b|\bserver\b|\bservice\b", r"\bunit\b|\boverride\b|\bvariables?\b|\bsystemctl\b|\bother models\b|\bsettings?\b"), (r"\bport\b|\baddress\b|\bin use\b", BOOT, r"\bthen\b.*\bapp\b")),
     # slots, queue, clients
-    Rule("answers_in_turn", (SERIAL, rf"(?:\brequests?\b|\bdialogues?\b|\busers?\b|\banswers?\b|\bparallel\b|\bmessages?\b|\bprograms?\b|\bagents?\b|{MODEL}|\bwork\b|\bslots?\b|-np\b|\bchats?\b|\btabs?\b|\bconversations?\b|\bprompts?\b|\bcalls?\b|\bquestions?\b|\bstreams?\b)"), (r"(?:\b|_)MAX_QUEUE\b", r"\bload queue\b", r"\b503\b", r"\bone model at a time\b", r"\bloaded (?:\w+ )?in turn\b")),
+    Rule("answers_in_turn", (SERIAL, rf"(?:\brequests?\b|\bdialog(?:ue)?s?\b|\busers?\b|\banswers?\b|\bparallel\b|\bmessages?\b|\bprograms?\b|\bagents?\b|{MODEL}|\bwork\b|\bslots?\b|-np\b|\bchats?\b|\btabs?\b|\bconversations?\b|\bprompts?\b|\bcalls?\b|\bquestions?\b|\bstreams?\b)"), (r"(?:\b|_)MAX_QUEUE\b", r"\bload queue\b", r"\b503\b", r"\bone model at a time\b", r"\bloaded (?:\w+ )?in turn\b")),
     Rule("answers_in_turn", (r"\b(?:slots?|id_slot)\b[^.;]{0,16}\b(?:id )?0 (?:only|alone)\b|\b(?:only|just) (?:slot|id_slot)\b[^.;]{0,6}\b0\b|\b(?:all|every)\b[^.;]{0,24}\b(?:in|on|by|to) slot 0\b",)),
     Rule("mlx_parallel", (r"\bparallel\s?=|\bslots?\b|-np\b", r"\b(?:reports?|says|shows|claims|announces|accepts)\b", r"\bbehav\w+ (?:\w+ )?(?:like|as)\b[^.;]{0,20}\b(?:1|one)\b|\bserves one at a time\b|\bserial(?:ly)?\b")),
     Rule("no_speedup", (r"(?:\b|_)NUM_PARALLEL\b|\bparallel\b|\bslots\b", r"\bno (?:\w+ )?(?:speed-?up|gain|faster|higher throughput|improvement)\b|\bnot (?:any )?faster\b|\bsame throughput\b"), (r"\bembed",)),
@@ -191,7 +192,8 @@ RULES: tuple[Rule, ...] = (
     Rule("no_reply", (r"/api/(?:generate|chat|embed\w*)\b|\brequests?\b|\bgeneration\b", r"\bnever (?:returns?|answers?|ends?|comes? back|repl(?:y|ies))\b|\bhangs?(?: for ?ever| on| without)?\b"), (r"\btimeout\b|\bdiscover", r"\bload\w*\b")),
     Rule("server_answers", (r"/api/(?:version|tags|ps)\b", r"\b(?:answers?|responds?|works?|fine|replies|at once|instantly|200)\b"), (r"\bnot?\b|n't",)),
     Rule("num_ctx_withheld", (CLIENT, CONTEXT, r"(?:\b|(?=n't))(?:not|n't|never|without|ignor\w+|no)\b[^.]{0,40}\b(?:sent?|pass\w*|forward\w*|set|options?\.num_ctx|num_ctx|ignored|field|honou?red)\b|\bignored\b"), (r"\bOLLAMA_CONTEXT_LENGTH\b", r"\breload")),
-    Rule("num_ctx_withheld", (r"payload\b|\brequests?\b|\bcall\b", r"\b(?:without|lacks?|no|omits?|never)\b[^.]{0,24}\bnum_ctx\b")),
+    Rule("num_ctx_withheld", (r"payload\b|\brequests?\b|\bcall\b", r"\b(?:without|lacks?|no|omits?|never)\b[^;]{0,24}\bnum_ctx\b")),
+    Rule("num_ctx_withheld", (r"\bnum_ctx\b", r"\bignor\w+", r"\brequests?\b|\bAPI\b"), (r"\bModelfile\b", r"\breload")),
     Rule("num_ctx_on_v1", (r"/v1\b|OpenAI", r"\bnum_ctx\b|\bcontext\b", r"\bignor\w+|\bno(?:t)?\b|→|\bdefault\b|\bcarries\b|\bcut\b|\bthough\b|\balthough\b|\bdropped\b|\btruncat")),
     Rule("truncation_told", (r"\bprompts?\b|\bconversation\b|\binput\b|\bsystem message\b|\bmessages\b|\btool (?:definition|prompt)s?\b|\bdocuments?\b", r"\btruncat\w+|\bforgets?\b|\bforgotten\b|\bcut\b|\bdropped\b|\bclipped\b|\btrimmed\b|\blimited to\b|\blose(?:s)? (?:its|their) head\b"), (r"\bnot\b.*\btruncat", r"\bconnection\b", r"\bclients?\b.{0,40}\bnot (?:sent|passed)")),
     Rule("truncation_told", (r"\bprompt_eval_count\b\D{0,6}\d{3,5}\b", r"\b(?:text|prompt|document|transcript|input) of (?:about )?\d{2,3}[,.]?\d{3} tokens\b")),

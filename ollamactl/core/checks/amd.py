@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ollamactl.core import govalues
 from ollamactl.core.checks.base import Finding, check
-from ollamactl.core.checks.gpu import CPU, cpu_only, gpus_of, used, value_of
+from ollamactl.core.checks.gpu import CPU, cpu_only, gpus_of, lost_by_upgrade, named, used, value_of
 from ollamactl.core.facts import Facts, Start
 from ollamactl.core.needs import Given, Signs
 
@@ -38,7 +38,11 @@ def kfd_permission_denied(signs: Signs, facts: Facts) -> Iterator[Finding]:
 
 @check(weight=70, explains=("no_gpu_found", "vram_tiered_default_context"))
 def igpu_dropped(
-    signs: Signs, start: Start | None = None, given: tuple[Given, ...] = (), release: tuple[int, ...] = ()
+    signs: Signs,
+    facts: Facts,
+    start: Start | None = None,
+    given: tuple[Given, ...] = (),
+    release: tuple[int, ...] = (),
 ) -> Iterator[Finding]:
     """An integrated GPU is not used.
 
@@ -69,6 +73,9 @@ def igpu_dropped(
             signs.lines("ps_gpu_to_cpu", "gfx_undiscovered", "igpu_unused"),
             fix,
         )
+    elif (lost := lost_by_upgrade(facts, start)) and lost.type == "iGPU" and not () < release < (0, 30):
+        said = f"{named(lost)} was found by the release before: since 0.30 it is left out unless asked for"
+        yield Finding("warning", said, (lost.text, start.computes[0].text if start else ""), fix)
 
 
 @check(

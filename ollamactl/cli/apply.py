@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -300,7 +299,7 @@ def _request(
 
 def _secret(path: str) -> str:
     try:
-        with Path(path).open("rb") as f:
+        with open(path, "rb") as f:
             data = f.read(65537)
     except OSError as error:
         raise Failure(f"{path}: {error.strerror}", code=Exit.USAGE, id="usage") from None

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 
-def folder() -> Path:
+def folder() -> str:
     """Where the templates are: in an installed package beside this one, in a checkout at its top."""
-    package = Path(__file__).resolve().parent.parent
-    inside = package / "templates"
-    return inside if inside.is_dir() else package.parent / "templates"
+    package = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+    inside = os.path.join(package, "templates")
+    return inside if os.path.isdir(inside) else os.path.join(os.path.dirname(package), "templates")
 
 
 def render(name: str, **values: Any) -> str:

@@ -142,6 +142,13 @@ def test_words_of_a_healthy_server_raise_no_alarm(name: str) -> None:
     assert not [(f.check, f.summary) for f in found.findings if f.severity != "info"]
 
 
+def test_one_death_that_a_load_cured_is_no_alarm_and_several_are() -> None:
+    dies = serving("0.12.6", "CUDA error: an illegal memory access was encountered", then=(dropped(),)).load(4096, layers=(33, 33)).gin(200, "4s")
+    again = Log("0.12.6").later(900).raw("CUDA error: an illegal memory access was encountered").say(dropped()[0], "ERROR", error=dropped()[1]).gin(500, "1s").load(4096, layers=(33, 33))
+    assert [f.severity for f in report(dies.text()).findings if f.check == "runner_killed"] == ["info"]
+    assert [f.severity for f in report(dies.text() + again.text()).findings if f.check == "runner_killed"] == ["warning"]
+
+
 def test_a_load_and_a_death_later_are_told_apart_by_answers_alone() -> None:
     """The same words: before the load ended, after it, and after an answer."""
     dies = "CUDA error: an illegal memory access was encountered"

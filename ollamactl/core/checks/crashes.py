@@ -22,6 +22,7 @@ KINDS = (
     "load_failed",
     "kernel:segfault",
 )
+ONCE = ("runner_terminated", "runner_dropped", "assertion_failed", "segfault")  # said once of each death
 # of a client that went away; of a runner that ends with its server
 NO_CRASH = re.compile(r"context canceled|context deadline")
 WITH_SERVER = re.compile(r"signal: (?:terminated|interrupt|hangup)")
@@ -78,8 +79,9 @@ def runner_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
     elif _served_before(crashes := _crashes(signs), start):
         later = _loaded_since(crashes[-1], start)
         said = f"a runner that had served died: {_message(crashes[-1].text)}"
+        again = max(signs.count(kind) for kind in ONCE) > 1
         yield Finding(
-            "warning" if later else "error",
+            "error" if not later else "warning" if again else "info",
             said + ("; its model was loaded again since" if later else ""),
             signs.quotes(crashes),
             "ollama --version; sudo dmesg | tail -n 40    # upgrade; else report the engine's last words",
@@ -117,9 +119,7 @@ def _served_before(crashes: list[LogEvent], start: Start | None) -> bool:
         return False
     begun = (load.line or 0) if load is not None else 0
     answered = any(r.status == 200 and r.path in RUNS_A_MODEL and begun < (r.line or 0) < line for r in start.recent)
-    return answered or (
-        load is None and any(" sys=" in e.text for e in crashes if e.kind == "runner_gone")
-    )
+    return answered or (load is None and any(" sys=" in e.text for e in crashes if e.kind == "runner_gone"))
 
 
 def _loaded_since(event: LogEvent | None, start: Start | None) -> bool:

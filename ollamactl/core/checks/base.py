@@ -228,8 +228,10 @@ def _arranged(found: list[Finding]) -> list[Finding]:
 
 
 def _explains(cause: Finding, finding: Finding) -> bool:
-    mine = finding.check in CHECKS[cause.check].explains or finding.check in cause.explains
-    return mine and cause.check != finding.check
+    if cause.check == finding.check:
+        return False
+    harmless = cause.severity == "info" and finding.severity != "info"  # what does no harm brings none about
+    return finding.check in cause.explains or (finding.check in CHECKS[cause.check].explains and not harmless)
 
 
 def _rank(finding: Finding) -> tuple[int, int]:

@@ -161,6 +161,8 @@ def client_num_ctx_not_sent(signs: Signs, start: Start | None = None) -> Iterato
         )
 
 
+FLOOD = 50  # lines of refused options, from which on they hide what else a log says
+
 
 @check(weight=12)
 def invalid_option_flood(signs: Signs) -> Iterator[Finding]:
@@ -175,7 +177,11 @@ def invalid_option_flood(signs: Signs) -> Iterator[Finding]:
         names = sorted({e.fields.get("option", "") for e in signs.of("invalid_option")} - {""})
         said = f"{times(count, 'time')} a client sent options that Ollama does not know"
         said += f": {', '.join(names[:5])}" if names else ""
-        yield Finding("info", said, signs.lines("invalid_option", most=2), "send num_predict for max_tokens")
+        remedy = f"no {', '.join(names[:5]) or 'such option'} in the client's options"
+        if "max_tokens" in names:
+            remedy += "; num_predict is what bounds an answer"
+        weight = 30 if count >= FLOOD else 12
+        yield Finding("info", said, signs.lines("invalid_option", most=2), remedy, weight=weight)
     elif signs.has("invalid_option_flood"):
         said = "each request of a client carries options that Ollama does not know"
         yield Finding("info", said, signs.lines("invalid_option_flood"), "send num_predict for max_tokens")

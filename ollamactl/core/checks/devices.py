@@ -180,7 +180,11 @@ def gpu_uneven_split(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]
     devices = gpus_of(start)
     totals = [d.total for d in devices if d.total]
     uneven = len(totals) > 1 and max(totals) > 1.9 * min(totals)
-    estimated = any(0 < n.get("layers.offload", 0) < n["layers.model"] for _, n in estimates(signs)[-1:])
+    last = [n for _, n in estimates(signs)[-1:]]
+    estimated = any(0 < n.get("layers.offload", 0) < n["layers.model"] for n in last)
+    free = sum(d.available or 0 for d in devices)
+    if free and any(n.get("memory.required.full", 0) > free for n in last):
+        return  # no split would hold it
     failing = estimated or bool(start and (spilled(start) or any(x.outcome == "failed" for x in start.loads)))
     if uneven and (failing or (value_of(start, (), "OLLAMA_SCHED_SPREAD") == "true" and start and start.loads)):
         yield Finding(

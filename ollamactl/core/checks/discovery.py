@@ -51,7 +51,8 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
         if (there and outside) or signs.has("container_without_gpu"):
             said = f"the container was given no GPU{': ' + there[0].name + ' is in the host' if there else ''}"
             fix = "docker run --gpus=all …    # AMD: --device /dev/kfd --device /dev/dri, image ollama/ollama:rocm"
-        yield Finding("warning" if there else "info", said, (*lines, line, *signs.lines("container_without_gpu")), fix)
+        evidence = (*lines, line, *signs.lines("container_without_gpu"))
+        yield Finding("warning" if there else "info", said, evidence, fix, weight=31)  # most of a log follows from it
     elif signs.has("management_library_absent") and not signs.has("management_library") and not used(signs, start):
         said = "no library of a GPU's driver was found: models run on the CPU"
         lines = signs.lines("management_library_absent")

@@ -28,6 +28,7 @@ def _estimate(event: LogEvent) -> dict[str, float]:
     return found
 
 
+TAKEN = 2 << 30  # bytes of a GPU: what a desktop holds is less
 FOR_CPU = re.compile(r"library=cpu|msg=\"offload to cpu").search  # what the host has, not a GPU
 
 
@@ -240,6 +241,31 @@ def vram_used_by_other_process(facts: Facts, signs: Signs = NO_SIGNS) -> Iterato
             return
     if signs.has("gpu_memory_taken"):
         yield Finding("warning", "other programs hold the GPU's memory", signs.lines("gpu_memory_taken"), "nvidia-smi")
+        return
+    yield from _taken_before_start(facts)
+
+
+def _taken_before_start(facts: Facts) -> Iterator[Finding]:
+    """Memory that was held when the server found its GPUs, before it had loaded a model, and that a load lacked."""
+    start = facts.start
+    gpus = [c for c in start.computes if c.total and c.available and c.type != "iGPU"] if start else []
+    gpus = [c for c in gpus if c.library.lower() not in ("cpu", "metal")]
+    total, free = sum(c.total or 0 for c in gpus), sum(c.available or 0 for c in gpus)
+    if start is None or total - free < max(TAKEN, total // 4):
+        return
+    short = [
+        x
+        for x in start.loads
+        if x in spilled(start) or (x.outcome == "failed" and re.search(r"(?i)alloc|out of memory", x.error))
+    ]
+    if any(free < sum(b.bytes for b in x.buffers) <= total for x in short):
+        yield Finding(
+            "warning",
+            f"{gib(total - free)} of {gib(total)} were held by others when the server started, and a load lacked them",
+            tuple(c.text for c in gpus[:3]),
+            "nvidia-smi    # stop what holds it, or another ollama's runner; then ollama stop MODEL",
+            explains=("load_oom",),
+        )
 
 
 @check(weight=17)

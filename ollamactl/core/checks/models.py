@@ -41,6 +41,7 @@ def model_reload_every_request(signs: Signs, facts: Facts, start: Start | None =
     worst: list[Load] = []
     for model in dict.fromkeys(x.model for x in loads):
         mine = [x for x in loads if x.model == model and (x.outcome != "aborted" or x.at is None)]
+        mine = [x for x in mine if x.context] or mine  # of a load whose lines were cut nothing is known
         changes = [b for a, b in itertools.pairwise(mine) if _options(a) != _options(b)]
         again = any(
             _options(x) in [_options(y) for y in mine[: i - 1]] and _options(x) != _options(mine[i - 1])

@@ -10,7 +10,7 @@ from ollamactl.core.facts import Facts, Load, LogEvent, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 
 
-@check(weight=45, explains=("partial_offload",))
+@check(weight=45, explains=("partial_offload", "client_timeout_500_clusters", "load_timeout"))
 def discovery_ok_but_runner_cpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The GPU was found, and the model runs on the CPU all the same.
 

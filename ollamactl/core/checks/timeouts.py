@@ -156,11 +156,11 @@ def proxy_timeout_60s(start: Start | None = None, signs: Signs = NO_SIGNS) -> It
     fix = "proxy_read_timeout 600s; proxy_buffering off;    # in the location of nginx, then: sudo nginx -s reload"
     if found or single:
         group = found[0][1] if found else single
+        several = len(group) > 1 or bool(gateway)
+        said = f"{times(len(group), 'request')} ended with {group[0].status} after 60 s"
+        said += ": a proxy's time-out" if several else ", which is what a proxy's time-out looks like"
         yield Finding(
-            "warning",
-            f"{times(len(group), 'request')} ended with {group[0].status} after 60 s: a proxy's time-out",
-            (*shown(group), *gateway),
-            fix,
+            "warning" if several else "info", said, (*shown(group), *gateway), fix, weight=63 if several else 21
         )
     elif gateway:
         yield Finding("warning", "a proxy in front gave up waiting (504)", gateway, fix)

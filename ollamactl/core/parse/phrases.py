@@ -107,7 +107,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("registry_timeout", r"i/o timeout\b[^\n]{0,40}\bollama pull|\bollama pull\b[^\n]{0,60}\bi/o timeout|(?:download blob|registry\.ollama\.ai|ollama\.com|pull model manifest|dial tcp(?! (?:127\.|0\.0\.0\.0|localhost|\[::)))[^\n]*(?:i/o time(?:d )?out|connection refused|connection reset|first record does not look like a TLS handshake|context deadline exceeded|certificate signed by unknown authority|Forbidden"
            r"|connection timed out|no such host|no route to host|manifests/\S+ EOF|server misbehaving|Temporary failure in name resolution|TLS handshake timeout|network is unreachable)"),
     Phrase("http_plain_manifest", r"Get \"?http://registry"),
-    Phrase("html_reply", r"invalid character '?<'? looking for beginning of value"),
+    Phrase("html_reply", r"invalid character '?<'?(?: looking for beginning of value|\W*$)"),
     Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)|ollama list.*(?:empty|nothing)"),
     Phrase("load_damaged", r"digest mismatch|(?<!running the model: )(?<=\S )unexpected EOF|file is (?:truncated|corrupt)"),
     Phrase("network_storage", r":\S* on /\S+ type (?:nfs4?|cifs|ceph)|(?:nfs|cifs|smb|ceph)\S* .*models"),

@@ -1,0 +1,112 @@
+"""What is told first where several things are true, and what does not follow from what stands beside it."""
+
+# ruff: noqa: E501 - lines of logs
+from __future__ import annotations
+
+import pytest
+from wording_rows import fires_first, near_miss_is_quiet, report
+
+from tests.system.small import Log, offload, on_cpu, served
+
+UNEVEN = Log("0.6.6").config().listen().gpu("NVIDIA GeForce RTX 3090", "24.0 GiB", "23.0 GiB").gpu("NVIDIA GeForce GTX 1070", "8.0 GiB", "7.5 GiB", cc="6.1")
+
+
+def uneven(full: str, on: int) -> str:
+    log = Log("0.6.6")
+    log.rows = list(UNEVEN.rows)
+    return offload(log, layers=(on, 81), free="23.0 GiB 7.5 GiB", full=full, kv="640.0 MiB").load(2048, layers=(on, 81), ngl=on).text()
+
+
+def held(free: str, weights: float) -> str:
+    log = Log("0.33.0").config(OLLAMA_CONTEXT_LENGTH="4096").listen().gpu("NVIDIA L40S", "44.4 GiB", free)
+    return log.load(4096, layers=(40, 65), weights_mib=weights, kv_mib=900, says="load_tensors:   CPU_Mapped model buffer size =  6000.00 MiB").text()
+
+
+def minute(times: int) -> str:
+    log = served(OLLAMA_NUM_PARALLEL="2").load(4096, 2, layers=(33, 33), kv_mib=400)
+    for _ in range(times):
+        log.later(300).gin(500, "1m0s").gin(200, "2.1s")
+    return log.text()
+
+
+def refused(times: int) -> str:
+    log = on_cpu("0.17.0").load(4096, layers=(0, 33), device="CPU")
+    for _ in range(times):
+        log.say("invalid option provided", "WARN", "types.go:976", option="mirostat")
+    return log.text()
+
+
+IN_HOST = on_cpu("0.9.3").load(4096, layers=(0, 33), device="CPU", weights_mib=4100)
+FOUND_UNUSED = "\n".join(
+    [
+        *Log("0.9.3").config(OLLAMA_NUM_PARALLEL="1").listen().gpu("NVIDIA A100-SXM-64GB", "63.4 GiB", "63.0 GiB").load(4096, ngl=33, ok=False).rows,
+        "load_tensors:          CPU model buffer size =  4437.80 MiB",
+        *Log("0.9.3").say("llama runner started in 2.51 seconds", source="server.go:637").gin(500, "30.0s").gin(500, "30.0s").gin(500, "30.0s").rows,
+    ]
+)  # fmt: skip
+
+ROWS = [
+    ("partial_offload", uneven("44.5 GiB", 61), uneven("28.0 GiB", 81)),
+    ("gpu_uneven_split", uneven("28.0 GiB", 70), uneven("44.5 GiB", 61)),
+    ("vram_used_by_other_process", held("15.4 GiB", 14000), held("43.9 GiB", 14000)),
+    ("vram_used_by_other_process", held("15.4 GiB", 14000), held("15.4 GiB", 52000)),  # it would not fit anyhow
+    ("proxy_timeout_60s", minute(3), minute(1)),
+    ("discovery_ok_but_runner_cpu", FOUND_UNUSED, IN_HOST.text()),
+    ("api_exposed_without_auth", served(listen="[::]:11434", OLLAMA_HOST="http://0.0.0.0:11434", OLLAMA_ORIGINS="[* http://localhost]").text(), served(OLLAMA_ORIGINS="[* http://localhost]").text()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_it_is_first(row: tuple[str, str, str]) -> None:
+    fires_first(row)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+def test_its_near_miss_is_quiet(row: tuple[str, str, str]) -> None:
+    near_miss_is_quiet(row)
+
+
+def test_no_gpu_is_told_before_what_is_only_worth_knowing() -> None:
+    log = on_cpu().say("requested context size too large for model", "WARN", "server.go:167", num_ctx=8192, n_ctx_train=2048)
+    assert [f.check for f in report(log.text()).findings][:2] == ["no_gpu_found", "num_ctx_capped_to_trained_context"]
+
+
+@pytest.mark.parametrize("times", [3, 60])
+def test_refused_options_do_no_harm(times: int) -> None:
+    found = report(refused(times)).findings
+    assert found[0].check == "no_gpu_found"
+    flood = next(f for f in found if f.check == "invalid_option_flood")
+    assert flood.severity == "info" and "mirostat" in flood.remedy and "num_predict" not in flood.remedy
+
+
+def test_a_flood_hides_a_log_and_is_told_before_slots() -> None:
+    log = served(OLLAMA_NUM_PARALLEL="1").load(4096, layers=(33, 33), kv_mib=400)
+    for _ in range(12):
+        log.gin(200, "9.1s").gin(200, "8.2s").gin(200, "7.9s")
+    for _ in range(60):
+        log.say("invalid option provided", "WARN", "types.go:976", option="max_tokens")
+    found = report(log.text()).findings
+    assert found[0].check == "invalid_option_flood" and "num_predict" in found[0].remedy
+
+
+def test_a_context_of_the_tier_that_no_load_took_explains_nothing() -> None:
+    log = Log("0.33.0").config(OLLAMA_CONTEXT_LENGTH="0").listen().gpu("NVIDIA L4", "23.5 GiB", "23.0 GiB").tier("23.5 GiB", 32768)
+    chosen = log.load(4096, layers=(40, 65), weights_mib=21000, says="load_tensors:   CPU_Mapped model buffer size =  9000.00 MiB").text()
+    assert [f.check for f in report(chosen).findings][0] == "partial_offload"
+    assert "vram_tiered_default_context" not in {f.check for f in report(chosen).findings}
+
+
+def test_a_load_whose_context_was_cut_away_is_no_change_of_options() -> None:
+    log = served("0.13.5").load(2048, layers=(13, 13)).later(900)
+    log.line("starting runner", 'cmd="/usr/local/bin/ollama runner --model {} --port 40001"'.format("/m/blobs/sha256-aa"), source="server.go:400")
+    text = log.later(900).load(2048, layers=(13, 13)).text()
+    assert "model_reload_every_request" not in {f.check for f in report(text).findings}
+
+
+def test_what_the_log_loads_is_no_listing_of_a_package() -> None:
+    log = on_cpu().raw("load_backend: loaded CPU backend from /usr/lib/ollama/libggml-cpu-haswell.so")
+    assert [f.check for f in report(log.text()).findings][0] == "no_gpu_found"
+
+
+def test_a_bare_word_of_another_program_damages_no_model() -> None:
+    assert "model_blob_truncated" not in {f.check for f in report(served().text() + "unexpected EOF\n").findings}

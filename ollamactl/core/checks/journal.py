@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from ollamactl.core.checks.base import Finding, check, in_force, stated, times
 from ollamactl.core.facts import Facts, Log, Service
 
+KEPT = ("", "-1", "[not set]", "info", "debug", "6", "7")  # LogLevelMax= that leaves the server's lines in
+CLIENT_ONLY = ("runner_crash_on_load",)  # what only a client's error tells, of which the log would say the reason
+
 
 @check(weight=58)
 def log_lines_suppressed(log: Log, service: Service | None = None) -> Iterator[Finding]:
@@ -37,17 +40,26 @@ def log_not_kept(facts: Facts, service: Service) -> Iterator[Finding]:
     """
     if facts.start is not None and facts.start.listening:
         return
-    null = service.standard_output == "null"
+    level = service.log_level_max
+    shown = [
+        f"systemctl show: {said}"
+        for said, quiet in (
+            ("StandardOutput=null", service.standard_output == "null"),
+            (f"LogLevelMax={level}", level not in KEPT),
+        )
+        if quiet
+    ]
     lines = [
         stated(file, one)
         for key in ("StandardOutput", "StandardError", "LogLevelMax")
         for file, one in in_force(facts.unit_files or (), key)[-1:]
-        if one.value == "null" or (key == "LogLevelMax" and one.value not in ("info", "debug", "6", "7"))
+        if one.value == "null" or (key == "LogLevelMax" and one.value not in KEPT)
     ]
-    if service.main_pid and (null or lines):
+    if service.active_state not in ("inactive", "failed") and (shown or lines):
         yield Finding(
             "warning",
             "the unit throws the server's lines away: most faults can't be seen here",
-            tuple(lines) or ("systemctl show: StandardOutput=null",),
-            f"sudo systemctl edit {service.id}    # [Service] StandardOutput=journal, no LogLevelMax=",
+            tuple(lines or shown),
+            f"sudo systemctl edit {service.id or 'ollama'}    # [Service] StandardOutput=journal, no LogLevelMax=",
+            explains=() if facts.start is not None and facts.start.config else CLIENT_ONLY,
         )

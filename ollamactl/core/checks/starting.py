@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 
 from ollamactl.core import remedies
-from ollamactl.core.checks.base import Finding, check, in_force, stated
+from ollamactl.core.checks.base import Finding, check, in_force, seconds, stated
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import EnvFile, Facts, Service, UnitFile
 from ollamactl.core.needs import NO_SIGNS, Signs
@@ -41,6 +42,8 @@ _BY_STATUS = {f"{status}/{name}": name for name, (status, *_) in STEPS.items()}
 SILENT = "systemd does not answer"  # how the reason begins why units are not known
 UNFIT = ("notify", "notify-reload", "forking", "dbus", "oneshot")
 REFUSED = ("bad-setting", "error")
+# not of ExecStartPre= or ExecStartPost=, whose own program is what takes long
+_MAIN_START = re.compile(r"(?i)(?:^|: )start operation$")
 
 
 @check(weight=98)
@@ -156,43 +159,60 @@ def environment_file_missing(
 
 
 @check(weight=91, explains=LOOP)
-def unit_type_unfit(service: Service, unit_files: tuple[UnitFile, ...]) -> Iterator[Finding]:
+def unit_type_unfit(
+    facts: Facts, signs: Signs = NO_SIGNS, service: Service | None = None, unit_files: tuple[UnitFile, ...] = ()
+) -> Iterator[Finding]:
     """The unit's Type= waits for something that Ollama does not do.
 
     Why: `ollama serve` neither forks nor tells systemd that it is up; with Type=notify, forking, dbus or oneshot
     systemd takes it for not started, and kills it after TimeoutStartSec=.
-    Seen: Type= of a unit that does not become active.
+    Seen: Type= of a unit that does not become active; a start that timed out though the server listened.
     Do: Type=simple or exec.
     """
-    if service.type in UNFIT and service.active_state in ("activating", "failed"):
-        lines = [stated(file, one) for file, one in in_force(unit_files, "Type")[-1:]]
-        state = f"systemctl show: ActiveState={service.active_state} Result={service.result}"
+    lines = [stated(file, one) for file, one in in_force(unit_files, "Type")[-1:]]
+    kind = service.type if service and service.type else lines[0].rsplit("=", 1)[-1].strip() if lines else ""
+    expired = [e for e in signs.of("unit:timeout") if _MAIN_START.search(e.fields.get("what", ""))]
+    served = any(start.listening for start in (facts.log.starts if facts.log else ()))
+    stuck = service is not None and service.active_state in ("activating", "failed")
+    if (kind in UNFIT and (stuck or expired)) or (not kind and expired and served):
+        unit = service.id if service and service.id else "ollama.service"
+        state = f"systemctl show: ActiveState={service.active_state} Result={service.result}" if service else ""
+        said = f"{f'Type={kind}' if kind else 'the Type= of the unit'} waits for what Ollama never does"
         yield Finding(
             "error",
-            f"Type={service.type} waits for what Ollama never does: the start times out",
-            (*lines, state),
-            f"{_editing(lines, service.id)} && sudo systemctl restart {service.id}    # Type=simple",
+            f"{said}: the start times out",
+            (*lines, state if stuck else "", *signs.quotes(expired[-1:])),
+            f"{_editing(lines, unit)} && sudo systemctl restart {unit}    # Type=simple",
         )
 
 
 @check(weight=60, explains=LOOP)
-def runtime_limit_ends_server(service: Service, unit_files: tuple[UnitFile, ...]) -> Iterator[Finding]:
+def runtime_limit_ends_server(
+    signs: Signs = NO_SIGNS, service: Service | None = None, unit_files: tuple[UnitFile, ...] = ()
+) -> Iterator[Finding]:
     """The unit ends the server after a fixed time.
 
     Why: RuntimeMaxSec= kills it in the middle of its answers, as a failure; Restart= brings it back without models.
-    Seen: the setting.
+    Seen: the setting; systemd's line "Service reached runtime time limit".
     Do: take it out.
     """
-    for file, one in in_force(unit_files, "RuntimeMaxSec")[-1:]:
-        if one.value != "infinity":
-            place = stated(file, one)
-            fix = f"{_editing([place], service.id)} && sudo systemctl restart {service.id}"
-            after = f"{one.value} s" if one.value.strip().isdigit() else one.value
-            yield Finding("warning", f"systemd ends the server {after} after each start", (place,), fix)
+    unit = service.id if service and service.id else "ollama.service"
+    reached = signs.lines("unit:runtime_limit", most=2)
+    lines = [stated(file, one) for file, one in in_force(unit_files, "RuntimeMaxSec")[-1:]]
+    spans = [line.rsplit("=", 1)[-1].strip() for line in lines]
+    after = f"{spans[0]} s" if spans and spans[0].isdigit() else spans[0] if spans else ""
+    if not lines and service is not None and service.runtime_max is not None:
+        after = "infinity" if math.isinf(service.runtime_max) else seconds(service.runtime_max)
+        lines = [] if math.isinf(service.runtime_max) else [f"systemctl show: RuntimeMaxUSec={after}"]
+    if after != "infinity" and (lines or reached):
+        places = lines if spans else []
+        fix = f"{_editing(places, unit)} && sudo systemctl restart {unit}    # no RuntimeMaxSec="
+        said = f"systemd ends the server {after or 'a fixed time'} after each start"
+        yield Finding("warning", said, (*lines, *reached), fix)
 
 
 @check(weight=86, explains=("client_timeout_500_clusters", "model_stuck_stopping", "queue_building_up"))
-def server_process_stopped(facts: Facts) -> Iterator[Finding]:
+def server_process_stopped(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The server's process is stopped, so that nobody gets an answer.
 
     Why: SIGSTOP (a debugger, a shell's ^Z, a freezer of the control group) halts it; systemd goes on showing it as
@@ -213,3 +233,6 @@ def server_process_stopped(facts: Facts) -> Iterator[Finding]:
             (f"process {process.pid}: state {process.state}", f"/api/ps: {silent}" if silent else ""),
             f"sudo kill -CONT {process.pid}",
         )
+    elif lines := signs.lines("server_stopped"):
+        said = "the server's process is stopped: it takes connections and answers nothing"
+        yield Finding("error", said, lines, "sudo pkill -CONT -x ollama    # a container: docker unpause")

@@ -56,6 +56,8 @@ class Service(Record, frozen=True, kw_only=True):
     standard_output: str = ""  # journal, append:/path, …
     standard_error: str = ""
     log_namespace: str = ""
+    log_level_max: str = ""  # by name (warning) or number; empty or -1: all is kept
+    runtime_max: float | None = None  # seconds after which systemd ends it; inf for never
     private_network: bool = False
     network_namespace_path: str = ""
     protect_home: str = ""

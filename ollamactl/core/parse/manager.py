@@ -41,6 +41,7 @@ ROWS: tuple[Row, ...] = (
     Row("oom_killed", "has been killed by the OOM killer"),
     Row("oom_killed", "systemd-oomd killed"),
     Row("timeout", "timed out. ", r"(?P<what>.*) timed out"),
+    Row("runtime_limit", "reached runtime time limit"),
     Row("watchdog", "Watchdog timeout", ends=True),
     Row("killing", "Killing process", r"process (?P<pid>\d+) \((?P<name>[^)]*)\) with signal (?P<signal>\S+?)\.?$"),
     Row("left_over", "Found left-over process", r"process (?P<pid>\d+) \((?P<name>[^)]*)\)"),

@@ -29,7 +29,7 @@ PROPERTIES = (
     "StandardOutput", "StandardError", "LogNamespace", "PrivateNetwork", "NetworkNamespacePath",
     "ProtectHome", "ProtectSystem", "PrivateDevices", "DevicePolicy", "DeviceAllow", "MemoryMax",
     "MemoryHigh", "MemoryCurrent", "ControlGroup", "StartLimitBurst", "StartLimitIntervalUSec",
-    "LoadError", "CanReload", "FreezerState",
+    "LoadError", "CanReload", "FreezerState", "RuntimeMaxUSec", "LogLevelMax",
 )  # fmt: skip
 SHOW = ("env", "TZ=UTC", "LC_ALL=C", "systemctl", "show", "--no-pager", f"--property={','.join(PROPERTIES)}")
 
@@ -103,6 +103,8 @@ def parse_show(text: str, *, manager: Literal["system", "user"] = "system", chec
         standard_output=one("StandardOutput"),
         standard_error=one("StandardError"),
         log_namespace=one("LogNamespace"),
+        log_level_max=one("LogLevelMax"),
+        runtime_max=parse_span(one("RuntimeMaxUSec")),
         private_network=one("PrivateNetwork") == "yes",
         network_namespace_path=one("NetworkNamespacePath"),
         protect_home=one("ProtectHome"),

@@ -20,7 +20,7 @@ from ollamactl.core.parse import events, messages, slog
 # what a line must hold to be looked at closer
 _WORTH = re.compile(
     r"time=\d|level=[A-Z]|msg=|\] \S|Listening |OLLAMA_\w+[:=]|server config|map\[|\bGIN\b|\| +\"?/|\" ?/|-c \d|-np \d|--(?:ctx-size|parallel|model)\b"
-    r"|inference compute|default_num_ctx|NVRM: |Out of memory: |oom-kill:|Memory cgroup|amdgpu |traps: |Suppressed \d|\.service: [A-Z]|\.(?:conf|service):\d+: |^\W*(?:Start|Stop)(?:ed|ing|ped|ping) |\| [A-Z]+ +\""
+    r"|inference compute|default_num_ctx|NVRM: |Out of memory: |oom-kill:|Memory cgroup|amdgpu |traps: |Suppressed \d|\.service: (?:[A-Z]|start)|\.(?:conf|service):\d+: |^\W*(?:Start|Stop)(?:ed|ing|ped|ping) |\| [A-Z]+ +\""
 )
 _FRAME = re.compile(r"^[\s>*|`\"'“”‘’–—\-]+(?=[\w\[#/])|[\s`\"'“”’|>]+$")
 _ACCESS = re.compile(r"\[GIN\] \d{4}/\d\d/\d\d - [\d:]{8} \| *\d{3} \|.*")
@@ -58,7 +58,7 @@ _KERNEL = re.compile(r"(?:(?:dmesg|kernel|journalctl -k)\b:? )?(?P<said>(?:NVRM:
 _SUPPRESSED = re.compile(r"Suppressed \d+ messages from \S+")
 # a line of systemd without its journal's prefix, as `journalctl -o cat` and some people leave it
 _SYSTEMD = re.compile(
-    r"/\S+\.(?:service|conf):\d+: .+|[\w@-]*ollama[\w@-]*\.service: [A-Z].+"
+    r"/\S+\.(?:service|conf):\d+: .+|[\w@-]*ollama[\w@-]*\.service: (?:[A-Z]|start(?:-\w+)? operation timed).+"
     r"|(?:Started|Stopped|Stopping|Starting) (?:[\w@-]*ollama\S*|Ollama Service)\b.{0,60}"
 )
 _DEVICE = re.compile(r"(?:inference compute|vram-based default context)\W+\w+=|default_num_ctx=\d")

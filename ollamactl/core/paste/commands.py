@@ -15,37 +15,49 @@ from collections.abc import Iterable
 import msgspec
 
 from ollamactl.core.facts import Gpu, GpuDriver, GpuProcess, HostMemory, InstalledModel, LoadedModel, LogEvent
-from ollamactl.core.paste import client_config, compared, documents, screens
+from ollamactl.core.paste import client_config, compared, documents, processes, screens
 from ollamactl.core.paste.documents import Slots
 
 # what readers here say beside facts, to checks
 KINDS = {
     "uvm_unlisted", "amdgpu_loaded", "kfd_group_foreign", "user_without_render", "disk_full", "two_servers",
     "port_published", "memory_limit", "runner_killed", "container_without_gpu", "unit_masked", "unit_disabled",
-    "unit_inactive", "folder_closed", "lists_differ", "slots_busy", "connections_wait", "kfd_denied", *compared.KINDS, *client_config.KINDS,
+    "unit_inactive", "folder_closed", "lists_differ", "slots_busy", "connections_wait", "kfd_denied", processes.STOPPED, *compared.KINDS, *client_config.KINDS,
 }  # fmt: skip
 Lines = list[tuple[int, str]]
 MIB = 1 << 20
 
-_SMI = re.compile(r"NVIDIA-SMI +(?P<smi>[\d.]+) +Driver Version: +(?P<driver>[\d.]+) +CUDA Version: +(?P<cuda>[\d.]+|N/A)")
-_SMI_GPU = re.compile(r"\| +(?P<index>\d+) +(?P<name>[A-Z][\w /().-]+?)(?: +(?:On|Off|N/A))? +\| +(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]+)")
+_SMI = re.compile(
+    r"NVIDIA-SMI +(?P<smi>[\d.]+) +Driver Version: +(?P<driver>[\d.]+) +CUDA Version: +(?P<cuda>[\d.]+|N/A)"
+)
+_SMI_GPU = re.compile(
+    r"\| +(?P<index>\d+) +(?P<name>[A-Z][\w /().-]+?)(?: +(?:On|Off|N/A))? +\| +(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f:.]+)"
+)
 _SMI_MEMORY = re.compile(r"\|\s+(?P<used>\d+)MiB / +(?P<total>\d+)MiB \|")
 _SMI_PROCESS = re.compile(
     r"\| +(?P<gpu>\d+) +(?:\S+ +\S+ +)?(?P<pid>\d+) +[CGM+]+ +(?P<name>\S.*?) +(?P<used>\d+)MiB +\|"
 )
 _SMI_LIST = re.compile(r"GPU (?P<index>\d+): (?P<name>.+?) \(UUID: (?P<uuid>GPU-[0-9a-f-]+)\)")
 _MODULE = re.compile(r"(?P<name>nvidia(?:_\w+)?|amdgpu)\s+\d{4,}\s+-?\d+(?:\s|$)")
-_NODE = re.compile(r"c[rw-]{9}[+.@]?\s+(?:\d+\s+)?(?P<owner>\S+)\s+(?P<group>\S+)\s+(?:\d+,\s*\d+\s.*?)?(?P<path>/dev/\S+|kfd|renderD\d+|nvidia\S*)\s*$")
+_NODE = re.compile(
+    r"c[rw-]{9}[+.@]?\s+(?:\d+\s+)?(?P<owner>\S+)\s+(?P<group>\S+)\s+(?:\d+,\s*\d+\s.*?)?(?P<path>/dev/\S+|kfd|renderD\d+|nvidia\S*)\s*$"
+)
 _ID = re.compile(
     r"(?:(?:uid=\d+\((?P<user>[\w.-]+)\).*|\bid (?P<asked>[\w.-]+): ?.*?)\bgroups=|(?:^|\bgroups(?: of)?:? )(?P<member>ollama) ?: )(?P<groups>\S.*)"
 )
-_KFD = re.compile(r"/dev/kfd:? +c[rw-]{6}---[+.@]? +(?:\d+ +)?\S+ +(?P<group>render|video)\b|c[rw-]{6}---[+.@]? +\d+ +\S+ +(?P<other>render|video)\b.* (?:/dev/)?kfd\s*$")
+_KFD = re.compile(
+    r"/dev/kfd:? +c[rw-]{6}---[+.@]? +(?:\d+ +)?\S+ +(?P<group>render|video)\b|c[rw-]{6}---[+.@]? +\d+ +\S+ +(?P<other>render|video)\b.* (?:/dev/)?kfd\s*$"
+)
 _FREE = re.compile(r"(?:Mem|Swap|Speicher|Mém)\w*\.?:\s+(?P<numbers>[\d.]+\w*(?:\s+[\d.]+\w*)+)")
 _DF = re.compile(r"\S+\s+[\d.]+\w?\s+[\d.]+\w?\s+[\d.]+\w?\s+(?P<use>\d+)%\s+(?P<mount>/\S*)\s*$")
 _SERVE = re.compile(r"(?P<user>[\w+.-]+)\s+(?P<pid>\d+)\s.*?(?P<exe>\S*ollama)(?:\.exe)? serve\s*$")
-_VERSION = re.compile(r"\bollama version is (?P<version>\d+\.\d+\.\d+[\w.-]*)|^ollama,? version:? (?P<other>\d+\.\d+\.\d+[\w.-]*)", re.I)
+_VERSION = re.compile(
+    r"\bollama version is (?P<version>\d+\.\d+\.\d+[\w.-]*)|^ollama,? version:? (?P<other>\d+\.\d+\.\d+[\w.-]*)", re.I
+)
 # the server's own end of a connection, in ss and in netstat
-_ESTABLISHED = re.compile(r"^(?:\s*ESTAB\s+\d+\s+\d+|\s*tcp6?\s+\d+\s+\d+)\s+\S+:11434\s+\S+:\d+(?:\s+(?:ESTABLISHED|users:)|\s*$)")
+_ESTABLISHED = re.compile(
+    r"^(?:\s*ESTAB\s+\d+\s+\d+|\s*tcp6?\s+\d+\s+\d+)\s+\S+:11434\s+\S+:\d+(?:\s+(?:ESTABLISHED|users:)|\s*$)"
+)
 MANY = 64  # connections that more than a few slots serve
 _HOST_IP = re.compile(r"\"HostIp\": \"(?P<ip>[^\"]*)\"")
 _HOST_PORT = re.compile(r"\"HostPort\": \"(?P<port>\d+)\"")
@@ -71,9 +83,14 @@ def read(lines: Lines) -> Found:
     found.memory = _free(lines)
     _replies(lines, found)
     for kind, number, text in (*_devices(lines), *_disks(lines), *_servers(lines), *_containers(lines), *_units(lines), *_sockets(lines, found.slots),
-                               *_folders(lines), *_lists(lines), *compared.read(lines), *client_config.read(lines)):  # fmt: skip
+                               *_folders(lines), *_lists(lines), *_stopped(lines), *compared.read(lines), *client_config.read(lines)):  # fmt: skip
         found.messages.append(LogEvent(kind=kind, text=text.strip()[:400], line=number))
     return found
+
+
+def _stopped(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    if seen := processes.stopped(lines):
+        yield processes.STOPPED, *seen
 
 
 def _nvidia_smi(lines: Lines, found: Found) -> None:
@@ -228,7 +245,9 @@ def _units(lines: Lines) -> Iterable[tuple[str, int, str]]:
         command = ""
 
 
-_FOLDER = re.compile(r"d[rwxst-]{8}(?P<others>[xtTs-])[+.@]?\s+\d+\s+(?P<owner>\S+)\s+\S+\s+\d+\s.*?\s(?P<path>/\S*)\s*$")
+_FOLDER = re.compile(
+    r"d[rwxst-]{8}(?P<others>[xtTs-])[+.@]?\s+\d+\s+(?P<owner>\S+)\s+\S+\s+\d+\s.*?\s(?P<path>/\S*)\s*$"
+)
 _LISTED = re.compile(r"(?P<name>[\w./-]+:[\w.-]+)\s+[0-9a-f]{12}\s+[\d.]+ [KMGT]?B\s+\d+ \w+ ago")
 
 

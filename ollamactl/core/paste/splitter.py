@@ -261,6 +261,7 @@ class Splitter:
             active_state=active[1] if active else "",
             sub_state=(active[2] or "") if active else "",
             result=(active[3] or "") if active else "",
+            frozen="(frozen)" in self.status.get("Active", ""),
             main_pid=int(pid[1][:9]) if pid else 0,
             dropin_paths=tuple(self.drop_ins),
         )

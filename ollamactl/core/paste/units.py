@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 
+from ollamactl.core.parse import unitkeys
 from ollamactl.core.paste import screens
 from ollamactl.core.paste.shape import LOG_LINE
 
@@ -20,7 +22,14 @@ SHOW_ONLY = {
     "DropInPaths", "NeedDaemonReload", "Result", "ExecMainStatus", "ExecMainStartTimestamp", "LoadError",
 }  # fmt: skip
 _SHOWN = re.compile(rf"(?:{'|'.join(sorted(SHOW_ONLY))})=")
+_KEY = re.compile(r"[A-Z][A-Za-z]+=")
 _ASSIGN = re.compile(r"\s*[A-Za-z][A-Za-z-]*\s*=")
+# commands that print some lines of unit files, and such a line with its file before it
+_FILTERED = re.compile(
+    r"\bsystemctl\b[^|]*\bcat\b[^|]*\bollama\b[^|]*\| *(?:sudo )?[efz]?grep\b"
+    r"|\b[ef]?grep\b.*/systemd/.*\bollama\b|\bcat\b[^|]*/systemd/[^|]*\|.*grep\b"
+)
+_OF_FILE = re.compile(r"(?P<path>/\S*ollama\S*\.(?:service|conf)):(?:\d+:)?(?=[A-Z][A-Za-z]*\s*=)")
 _RECORD = re.compile(r"\s*(?:time|level|source|msg)=")  # of a log, whatever was cut from its beginning
 
 
@@ -44,6 +53,10 @@ def unit_blocks(lines: list[str]) -> Iterator[tuple[int, int, str]]:
                 yield n, end, path
                 n, path = end, ""
                 continue
+        elif (end := _filtered_end(lines, n)) > n + 1:
+            yield from _by_file(lines, n + 1, end)
+            n = end
+            continue
         elif _SECTION.match(line):
             end = _block_end(lines, n)
             yield n, end, path if n - path_at <= 2 else ""
@@ -59,6 +72,36 @@ def _path(line: str) -> str:
     command = screens.prompt(line)
     path = screens.opened(command) if command else ""
     return path if path.endswith(".service") or ("/systemd/" in path and path.endswith(".conf")) else ""
+
+
+def text_of(lines: list[str], first: int) -> str:
+    """A block's lines as a unit file, where they stand in the paste. Those that a filter left have no section, which
+    stands on the line before them: it is [Service], and what is of another by its key is left out."""
+    if not lines or not (_KEY.match(lines[0]) or _OF_FILE.match(lines[0])):
+        rows = ["" if PATH_LINE.match(line) or screens.prompt(line) else line for line in lines]
+        return "\n" * first + "\n".join(rows) + "\n"
+    rows = [_OF_FILE.sub("", line) for line in lines]
+    kept = [row if row.partition("=")[0].strip() not in unitkeys.UNIT | unitkeys.INSTALL else "" for row in rows]
+    return "\n" * (first - 1) + "[Service]\n" + "\n".join(kept) + "\n"
+
+
+def _filtered_end(lines: list[str], n: int) -> int:
+    """The line after the last one of a unit's files that the command on line n picks out; n where it picks none."""
+    command = screens.prompt(lines[n].rstrip("\r"))
+    if command is None or not _FILTERED.search(command):
+        return n
+    end = n + 1
+    while end < len(lines) and (_KEY.match(lines[end]) or _OF_FILE.match(lines[end])):
+        end += 1
+    return end
+
+
+def _by_file(lines: list[str], first: int, end: int) -> Iterator[tuple[int, int, str]]:
+    """The lines of a filter, by the file that stands before them."""
+    paths = [found["path"] if (found := _OF_FILE.match(line)) else "" for line in lines[first:end]]
+    for path, rows in itertools.groupby(range(end - first), key=lambda at: paths[at]):
+        places = list(rows)
+        yield first + places[0], first + places[-1] + 1, path
 
 
 def _edited_end(lines: list[str], n: int) -> int:

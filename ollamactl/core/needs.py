@@ -141,7 +141,7 @@ def _end_before(start: Start, serving: list[Start]) -> int:
 def _without_gpu(event: LogEvent, start: Start) -> bool:
     """Whether this is the kernel on a GPU that cannot be used, as at a boot, and the start found none since."""
     none = bool(start.computes) and all(c.library.lower() == "cpu" for c in start.computes)
-    return none and event.kind in ("gpu_lost", "driver_mismatch")
+    return none and (event.kind in ("gpu_lost", "driver_mismatch") or "fallen off the bus" in event.text)
 
 
 # how a process ends that the kernel kills for memory: its own report, and systemd's words

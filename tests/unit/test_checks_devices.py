@@ -16,6 +16,7 @@ PROBE = "failure during GPU discovery"
 SERVER_PROBE = "failure during llama-server GPU discovery"
 WATCHDOG = "llama-server GPU discovery watchdog timed out"
 INSTALLER = ">>> Installing ollama to /usr/local\n{}\n>>> The Ollama API is now available at 127.0.0.1:11434.\n"
+OFF_THE_BUS = "May 04 11:00:00 host kernel: NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\nMay 04 11:05:00 host systemd[1]: Started ollama.service - Ollama Service.\n"
 METAL = 'id=0 filter_id=0 library=Metal compute=0.0 name=Metal description="Apple M2" libdirs="" driver=0.0 pci_id="" type=discrete total="10.7 GiB" available="10.7 GiB"'
 EXCERPT = "load_tensors: offloaded {}/{} layers to GPU\nload_tensors: {} model buffer size =  1918.35 MiB\nllama_kv_cache_unified: {} KV buffer size =   448.00 MiB\n"
 
@@ -68,6 +69,8 @@ ROWS: dict[str, tuple[str, str]] = {
     "999": ("cuda_init_999", said("0.5.7", "unknown error initializing cuda driver library /usr/lib/libcuda.so.565: cuda driver library init failure: 999. see the documentation", "WARN")),
     "not there yet": ("service_started_before_gpu", said("0.3.12", "no nvidia devices detected by library /usr/lib/libcuda.so.535")),
     "not permitted in a container": ("container_lost_gpu_cgroup", said("0.3.12", "unable to load cuda driver library", library="/usr/lib/libcuda.so.550", error="cuda driver library init failure: 800")),
+    "fallen off the bus before this start": ("gpu_error_in_kernel", served("0.20.0").load(4096, layers=(33, 33)).gin(200, "2s").text() + OFF_THE_BUS + on_cpu("0.20.0").text()),
+    "suspended before this start": ("gpu_lost_after_suspend", served("0.20.0").load(4096, layers=(33, 33)).gin(200, "2s").text() + "May 04 11:00:00 host kernel: PM: suspend entry (deep)\nMay 04 11:30:00 host kernel: PM: suspend exit\n" + on_cpu("0.20.0").text()),
     # AMD's and Intel's
     "no libraries of ROCm": ("package_without_gpu_libs", said("0.5.7", "amdgpu detected, but no compatible rocm library found.  Either install rocm v6, or follow manual install instructions", "WARN")),
     "no access": ("kfd_permission_denied", said("0.5.7", "amdgpu devices detected but permission problems block access: failed to check permission on /dev/kfd: open /dev/kfd: invalid argument", "ERROR")),

@@ -246,7 +246,17 @@ def cpu_lacks_avx(signs: Signs, release: tuple[int, ...] = ()) -> Iterator[Findi
         )
 
 
-@check(weight=40, explains=("runner_crash_on_load", "runner_killed"))
+@check(
+    weight=40,
+    explains=(
+        "no_gpu_found",
+        "discovery_ok_but_runner_cpu",
+        "cuda_init_999",
+        "runner_crash_on_load",
+        "runner_killed",
+        "service_started_before_gpu",
+    ),
+)
 def gpu_error_in_kernel(signs: Signs) -> Iterator[Finding]:
     """The kernel's GPU driver reports an error.
 

@@ -129,7 +129,7 @@ def test_lines_that_journald_dropped_and_output_that_goes_nowhere(lab: Machine) 
     service(lab, "LogRateLimitIntervalSec=1s", "LogRateLimitBurst=12")
     ollama.wait_answer(lab)
     ask(lab)
-    wait(lab, "curl -s http://127.0.0.1:11434/api/version; journalctl -bq -t systemd-journald -n 3 | grep -q 'Suppressed .* messages'")
+    wait(lab, "curl -s http://127.0.0.1:11434/api/version; journalctl -b -q -t systemd-journald -n 3 | grep -q 'Suppressed .* messages'")
     assert "log_lines_suppressed" in [f["check"] for f in report(lab)["findings"]]
     service(lab, "LogLevelMax=warning")
     ollama.wait_answer(lab)

@@ -92,7 +92,7 @@ def test_a_flood_hides_a_log_and_is_told_before_slots() -> None:
 def test_a_context_of_the_tier_that_no_load_took_explains_nothing() -> None:
     log = Log("0.33.0").config(OLLAMA_CONTEXT_LENGTH="0").listen().gpu("NVIDIA L4", "23.5 GiB", "23.0 GiB").tier("23.5 GiB", 32768)
     chosen = log.load(4096, layers=(40, 65), weights_mib=21000, says="load_tensors:   CPU_Mapped model buffer size =  9000.00 MiB").text()
-    assert [f.check for f in report(chosen).findings][0] == "partial_offload"
+    assert report(chosen).findings[0].check == "partial_offload"
     assert "vram_tiered_default_context" not in {f.check for f in report(chosen).findings}
 
 
@@ -105,7 +105,7 @@ def test_a_load_whose_context_was_cut_away_is_no_change_of_options() -> None:
 
 def test_what_the_log_loads_is_no_listing_of_a_package() -> None:
     log = on_cpu().raw("load_backend: loaded CPU backend from /usr/lib/ollama/libggml-cpu-haswell.so")
-    assert [f.check for f in report(log.text()).findings][0] == "no_gpu_found"
+    assert report(log.text()).findings[0].check == "no_gpu_found"
 
 
 def test_a_bare_word_of_another_program_damages_no_model() -> None:

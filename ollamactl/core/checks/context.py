@@ -106,6 +106,9 @@ def num_ctx_capped_to_trained_context(signs: Signs) -> Iterator[Finding]:
     Do: nothing, or a model with a longer context.
     """
     events = signs.of("num_ctx_capped")
+    if not events and signs.has("above_training"):
+        said = "a longer context was asked for than the model was trained for: it is clipped"
+        yield Finding("info", said, signs.lines("above_training"), "ollama show MODEL    # its context length")
     if events:
         one = events[-1].fields
         asked, trained = one.get("num_ctx", "?"), one.get("n_ctx_train", "?")
@@ -216,6 +219,9 @@ def vram_tiered_default_context(
         yield Finding("info", tier, (line, configured(start, "OLLAMA_CONTEXT_LENGTH")), fix, weight=14)
 
 
+HUGE = 1 << 20  # tokens of a cache
+
+
 @check(weight=70, explains=("load_oom", "kv_cache_exceeds_vram", "runner_crash_on_load", "ram_too_small"))
 def context_multiplied_by_parallel(
     facts: Facts, signs: Signs = NO_SIGNS, release: tuple[int, ...] = ()
@@ -265,12 +271,14 @@ def context_multiplied_by_parallel(
     said += ", and cannot be allocated" if failed else ", and layers go to the CPU" if spill else ""
     evidence = (load.text, load.error[:300] if failed else "", *(b.text for b in load.buffers if b.kind == "kv"))
     severity: Severity = "error" if failed else "warning" if spill else "info"
+    huge = failed and total >= HUGE  # no memory limit is to blame for that
     yield Finding(
         severity,
         said,
         evidence,
         f"sudo ollamactl plan --parallel 1,2,{slots}",
-        weight=70 if failed else 38 if spill else 6 if auto else 13,
+        weight=78 if huge else 70 if failed else 38 if spill else 6 if auto else 13,
+        explains=("memory_limit_below_need",) if huge else (),
     )
 
 

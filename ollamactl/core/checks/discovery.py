@@ -52,7 +52,8 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
             said = f"the container was given no GPU{': ' + there[0].name + ' is in the host' if there else ''}"
             fix = "docker run --gpus=all …    # AMD: --device /dev/kfd --device /dev/dri, image ollama/ollama:rocm"
         evidence = (*lines, line, *signs.lines("container_without_gpu"))
-        yield Finding("warning" if there else "info", said, evidence, fix, weight=31)  # most of a log follows from it
+        weight = 31 if facts.gpus is None else 11  # where nobody could look for one, most of a log follows from it
+        yield Finding("warning" if there else "info", said, evidence, fix, weight=weight)
     elif signs.has("management_library_absent") and not signs.has("management_library") and not used(signs, start):
         said = "no library of a GPU's driver was found: models run on the CPU"
         lines = signs.lines("management_library_absent")

@@ -281,7 +281,7 @@ def running_server_is_not_the_service(facts: Facts, signs: Signs = NO_SIGNS) -> 
             signs.lines("two_servers"),
             "sudo ss -ltnp 'sport = :11434'    # who answers; then: sudo kill the other one",
         )
-    elif signs.has("serve_by_hand") and signs.has("unit_is_active"):
+    elif signs.has("serve_by_hand") and signs.has("unit_is_active") and not signs.has("models_gone", "lists_differ"):
         yield Finding(
             "warning",
             "a server is started by hand beside the service: it has another environment and home",

@@ -15,6 +15,11 @@ CUT = {
     "OLLAMA_HOST": ("bind_refused", "client_host_differs_from_server"),
 }
 _OUTSIDE = ("outside of section", "before any section", "no section")
+# settings below the header of another section, as the parser of files and as systemd say it
+_MISPLACED = re.compile(
+    r"Environment(?:File)?= belongs under \[Service\]"
+    r"|Unknown (?:key|lvalue)(?: name)? '(?:Pass)?Environment(?:File)?' in section '?\[?(?!Service\b)\w+"
+)
 
 
 def _problems(files: tuple[UnitFile, ...]) -> Iterator[tuple[UnitFile, UnitProblem]]:
@@ -44,6 +49,14 @@ def dropin_missing_section_header(facts: Facts, log: Log | None = None, signs: S
     """
     for file, problem in _problems(facts.unit_files or ()):
         header = problem.text.startswith("[") and ("header" in problem.why or "section" in problem.why)
+        if _MISPLACED.search(problem.why):
+            yield Finding(
+                "error",
+                f"{file.path} has settings below another header than [Service]: systemd ignores them",
+                (f"{file.path}:{problem.line}: {problem.text} ({problem.why})",),
+                _edit(file.path) + f"    # above line {problem.line}: [Service]",
+            )
+            return
         if any(word in problem.why.lower() for word in _OUTSIDE) or (header and not problem.text.startswith("[X-")):
             what = "a broken section header" if header else "lines outside of any section"
             said = f"{file.path} has {what}: systemd ignores its settings"
@@ -63,6 +76,12 @@ def dropin_missing_section_header(facts: Facts, log: Log | None = None, signs: S
             )
             return
     for complaint in _complaints(facts):
+        if _MISPLACED.search(complaint.text):
+            where = complaint.file or "the drop-in"
+            said = f"{where} has settings below another header than [Service]: systemd ignores them"
+            fix = _edit(where) + "    # above these lines: [Service]"
+            yield Finding("error", said, (complaint.text,), fix)
+            return
         if re.search(r"(?i)outside of section|Invalid section header|Unknown section", complaint.text):
             where = complaint.file or "the drop-in"
             yield Finding(
@@ -95,7 +114,7 @@ def malformed_env_assignment(
     if facts.unit_files is not None:
         for file, problem in _problems(facts.unit_files):
             why = problem.why.lower()
-            if any(word in why for word in _OUTSIDE) or problem.text.startswith("["):
+            if any(word in why for word in _OUTSIDE) or problem.text.startswith("[") or _MISPLACED.search(problem.why):
                 continue
             if "OLLAMA" in problem.text.upper() or re.match(r"(?i)environment", problem.text):
                 said = f"{file.path}:{problem.line} does not set what it names: {problem.why}"
@@ -111,13 +130,17 @@ def malformed_env_assignment(
             said = f"{read.path}:{problem.line} does not set what it names: {problem.why}"
             yield Finding("warning", said, (f"{read.path}:{problem.line}: {problem.text}",), _edit(read.path))
     for complaint in _complaints(facts):
-        if re.search(r"(?i)invalid environment|Missing '='|unbalanced quot|Unknown key.*nvironment", complaint.text):
+        words = r"(?i)invalid environment|Missing '='|unbalanced quot|Unknown key.*nvironment"
+        if re.search(words, complaint.text) and not _MISPLACED.search(complaint.text):
             yield Finding(
                 "error",
                 "systemd ignores a malformed Environment= line",
                 (complaint.text,),
                 _edit(complaint.file or "the drop-in"),
             )
+    if signs.has("spaces_told") and not signs.has("malformed_assignment"):
+        said = "a blank beside the = of an assignment: NAME=VALUE without blanks is needed"
+        yield Finding("error", said, signs.lines("spaces_told"), "sudo ollamactl apply --set NAME=VALUE")
     for event in signs.of("malformed_assignment"):
         name, value = event.fields.get("name", ""), event.fields.get("value", "")
         yield Finding(
@@ -253,7 +276,7 @@ def ld_preload_in_unit(given: tuple[Given, ...] = (), signs: Signs = NO_SIGNS) -
     Seen: the variable, or the dynamic linker's own line.
     Do: take the library out.
     """
-    lines = signs.lines("preload_missing")
+    lines = signs.lines("preload_missing", "preload_told")
     for one in given:
         if one.name == "LD_PRELOAD" and one.scope in ("service", "process", "env"):
             dumped = bool(signs.matching("dumped", kinds=("unit:main_exited",)))

@@ -163,7 +163,16 @@ def _chooses_not(start: Start | None) -> bool:
     return not release or release >= (0, 10)
 
 
-@check(weight=75, explains=("proxy_not_in_service", "bind_refused", "models_dir_no_access", "models_dir_missing"))
+@check(
+    weight=75,
+    explains=(
+        "proxy_not_in_service",
+        "proxy_misconfigured",
+        "bind_refused",
+        "models_dir_no_access",
+        "models_dir_missing",
+    ),
+)
 def placeholder_value_in_config(given: tuple[Given, ...], signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A value was copied from an example and never replaced.
 
@@ -193,13 +202,18 @@ def placeholder_value_in_config(given: tuple[Given, ...], signs: Signs = NO_SIGN
 
 
 @check(weight=30)
-def client_side_variable_in_service(given: tuple[Given, ...]) -> Iterator[Finding]:
+def client_side_variable_in_service(given: tuple[Given, ...], signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A variable of the client is set for the server.
 
     Why: OLLAMA_NOHISTORY and OLLAMA_EDITOR are read by the `ollama` command in a user's shell.
     Seen: the variable in the service's environment.
     Do: export it in the user's shell.
     """
+    told = [e for e in signs.of("stays_unset") if e.fields.get("name") in settings.CLIENT_ONLY]
+    if told and signs.has("service_file_told"):
+        name = told[0].fields["name"]
+        said = f"{name} is read by the client, not by the server"
+        yield Finding("info", said, signs.quotes(told), f"export {name}=1    # in the shell that runs ollama")
     for one in given:
         if one.name in settings.CLIENT_ONLY and one.scope in ("service", "process"):
             yield Finding(
@@ -241,7 +255,7 @@ def kv_type_invalid(
     for one in given:
         if one.name == "OLLAMA_KV_CACHE_TYPE" and not value:
             value, place = govalues.trimmed(one.value), one.place
-    if signs.has("kv_falls_back") and not value:
+    if signs.has("kv_falls_back") and not value and not signs.has("kv_by_architecture"):
         said = "a type of the KV cache that the engine does not have is not used: the cache is f16"
         fix = "sudo ollamactl apply --kv-cache-type q8_0    # or q4_0, f16"
         yield Finding("warning", said, signs.lines("kv_falls_back"), fix)
@@ -276,6 +290,10 @@ def kv_type_without_flash_attention(
     fix = "sudo ollamactl apply --flash-attention 1 --kv-cache-type q8_0"
     config = (start.config if start else None) or {}
     kv = config.get("OLLAMA_KV_CACHE_TYPE", "").lower()
+    if signs.has("kv_without_fa") and not signs.has("kv_type_without_flash_attention"):
+        said = "a quantised KV cache needs flash attention"
+        yield Finding("warning", said, signs.lines("kv_without_fa"), "sudo ollamactl apply --flash-attention 1")
+        return
     if signs.has("kv_type_without_flash_attention"):
         forced = signs.of("flash_attention_forced_off")
         failed = bool(forced) or signs.has("load_failed", "panic")
@@ -316,6 +334,10 @@ def kv_type_ignored_by_architecture(
     """
     wanted = ((start.config or {}) if start else {}).get("OLLAMA_KV_CACHE_TYPE", "").lower()
     wanted = wanted or next((g.value.lower() for g in given if g.name == "OLLAMA_KV_CACHE_TYPE"), "")
+    if signs.has("kv_by_architecture"):
+        said = "for some architectures the type of the KV cache is dropped, and f16 is used"
+        yield Finding("warning", said, signs.lines("kv_by_architecture"), "ollamactl plan    # with an f16 cache")
+        return
     if wanted in ("", "f16") or signs.has("kv_type_without_flash_attention"):
         return
     if wanted in QUANTISED and signs.has("kv_is_f16"):

@@ -29,8 +29,9 @@ _LOGS = re.compile(
     re.I,
 )
 _TAGGED = re.compile(r"^ollama(?:\.service|-serve)?\[\d+\]: (?=\S)")  # a journal's line without its time and host
-_CONFIG = re.compile(r"(?:,| but| and| while| though|:)* (?:the )?(?:(?:server )?log(?:s| says| shows| has)?:? )?(?=server config\b)", re.I)
+_CONFIG = re.compile(r"(?:,| but| and| while| though|:){0,3} (?:the )?(?:(?:server )?log(?:s| says| shows| has)?:? )?(?=server config\b)", re.I)
 _SETTING = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+=\S")
+_JOINED = re.compile(r", (?=msg=\"|memory\.(?:available|required)\S*=)")  # records that somebody joined
 _OPEN, _CLOSE = "([{", ")]}"
 
 
@@ -69,6 +70,8 @@ def _pieces(line: str) -> list[str]:
 
 def _parts(line: str) -> list[str]:
     """A line split at the semicolons that stand outside of quotes and brackets; a line of a log or of code is whole."""
+    if _JOINED.search(line) and not _STAMPED.match(line):
+        return _JOINED.split(line)
     if "; " not in line or len(line) > LONGEST or _STAMPED.match(line) or _CODE.search(line):
         return [line]
     parts: list[str] = []

@@ -25,6 +25,11 @@ SETS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("client", re.compile(rf"\bos\.environ\[[\"']{_NAME}[\"']\]\s*=\s*{_VALUE}")),
     ("client", re.compile(rf"\bprocess\.env\.{_NAME}\s*=\s*{_VALUE}")),
     ("shell", re.compile(rf"\bexport\s+{_NAME}={_VALUE}")),
+    ("shell", re.compile(rf"\b(?:declare|typeset)\s+-\w*x\w*\s+{_NAME}={_VALUE}")),
+    ("shell", re.compile(rf"\bset (?:-(?!e|-)\w+\s+|--(?!erase)\w+\s+)+{_NAME} {_VALUE}")),  # fish
+    ("shell", re.compile(rf"^(?!.*\blaunchctl\b).*\b(?:setenv|set-env)\s+(?:E:)?{_NAME} {_VALUE}")),  # csh, elvish
+    ("shell", re.compile(rf"\$env\.{_NAME}\s*=\s*{_VALUE}")),  # nushell
+    ("shell", re.compile(rf"^\s*SETUVAR --export {_NAME}:(?P<value>\S*)\s*$")),  # fish_variables
     ("shell", re.compile(rf"^\s*(?:[$#]\s*)?(?:\w+=\S+\s+)*{_NAME}={_VALUE}\s+(?:\w+=\S+\s+)*(?:nohup\s+)?(?:\S*/)?ollama\b")),
     ("shell", re.compile(rf"\benv\s+(?:\w+=\S+\s+)*{_NAME}={_VALUE}\s+(?:\w+=\S+\s+)*(?:\S*/)?ollama serve\b")),
     ("compose", re.compile(rf"^\s*-\s*[\"']?{_NAME}=(?P<value>[^\"'\n]*?)[\"']?\s*$")),

@@ -287,10 +287,12 @@ def settings_in_main_unit(facts: Facts, service: Service | None = None, signs: S
         said = "settings stand in the unit file itself: the next upgrade takes them away"
         fix = "sudo ollamactl apply --set NAME=VALUE    # writes a drop-in, which upgrades leave alone"
         yield Finding("warning", said, signs.lines("main_unit_told", "overwritten_by_upgrade"), fix)
-    elif signs.has("overwritten_by_upgrade") and signs.has("service_file_told"):
+    elif signs.has("overwritten_on_linux") or (
+        signs.has("overwritten_by_upgrade") and signs.has("service_file_told")
+    ):
         yield Finding(
             "warning",
             "an upgrade writes the unit file anew: settings belong into a drop-in",
-            signs.lines("overwritten_by_upgrade", "service_file_told"),
+            signs.lines("overwritten_by_upgrade", "overwritten_on_linux", "service_file_told"),
             "sudo ollamactl apply --set NAME=VALUE    # writes a drop-in, which upgrades leave alone",
         )

@@ -92,6 +92,9 @@ def partial_offload(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
         if 0 < on < of and on != n.get("layers.requested"):  # else a client asked for no more
             yield Finding("warning", f"{on} of {of} layers fit on the GPU", signs.quotes([event]), fix)
             return
+    if signs.has("layers_on_cpu") and not shown and not estimates(signs):
+        yield Finding("warning", "layers of the model are on the CPU", signs.lines("layers_on_cpu"), fix)
+        return
     if signs.has("fit_reduces") and not shown and not signs.has("fit_by_context"):
         said = "the model does not fit the GPU's free memory: the engine leaves a part of it on the CPU"
         yield Finding("warning", said, signs.lines("fit_reduces"), fix)

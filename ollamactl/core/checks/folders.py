@@ -64,6 +64,7 @@ def protecthome_blocks_models_dir(
     distribution = facts.service is not None and facts.service.fragment_path.startswith("/usr/lib/systemd") and below
     failing = facts.service is not None and facts.service.active_state in ("failed", "activating")
     told = signs.has("models_under_home") and signs.has("distribution_unit") and signs.has("unit:main_exited")
+    told = told or signs.has("home_in_distribution")
     if (hidden and (below or events)) or (distribution and failing and not events) or told:
         yield Finding(
             "error",
@@ -72,7 +73,7 @@ def protecthome_blocks_models_dir(
                 hidden,
                 f"OLLAMA_MODELS={folder}" if folder else "",
                 *signs.quotes(events),
-                *signs.lines("models_under_home", "distribution_unit"),
+                *signs.lines("models_under_home", "distribution_unit", "home_in_distribution"),
             ),
             "sudo mkdir -p /etc/systemd/system/ollama.service.d && printf '[Service]\\nProtectHome=no\\n' | "
             "sudo tee /etc/systemd/system/ollama.service.d/zz-home.conf "

@@ -235,7 +235,7 @@ def cpu_lacks_avx(signs: Signs, release: tuple[int, ...] = ()) -> Iterator[Findi
     Seen: Ollama's own words, an illegal instruction, or the CPU's flags.
     Do: CPU type "host" in the virtual machine; a newer release.
     """
-    kinds = ("cpu_lacks_avx", "illegal_instruction", "kernel:illegal_instruction", "cpu_type_kvm")
+    kinds = ("cpu_lacks_avx", "illegal_instruction", "kernel:illegal_instruction", "cpu_type_kvm", "no_avx_told")
     found = [*signs.of(*kinds), *signs.matching("status=4/ill", kinds=("unit:main_exited",))]
     if found:
         yield Finding(

@@ -317,7 +317,7 @@ def vgpu_uvm_unsupported(signs: Signs, start: Start | None = None) -> Iterator[F
     vgpu = signs.of("vgpu")
     named = [c for c in gpus_of(start) if re.search(r"(?i)grid|vgpu", c.description + c.name)]
     failing = signs.has("cuda_init_failed", "gpu_error") or cpu_only(start)
-    failing = failing or signs.has("uvm_missing", "uvm_unsupported")
+    failing = failing or signs.has("uvm_missing", "uvm_unsupported", "cpu_instead")
     if (vgpu or named) and failing:
         yield Finding(
             "error",

@@ -79,7 +79,9 @@ def tmp_noexec(signs: Signs) -> Iterator[Finding]:
         if re.search(r"/tmp|/var/tmp|runners", e.fields.get("path", ""))
         and re.search(r"permission|map segment", e.fields.get("why", ""))
     ]
-    told = signs.of("tmp_noexec_told") if signs.has("runner_exit", "exec_denied", "runner_gone", "load_failed") else []
+    failing = signs.has("runner_exit", "exec_denied", "runner_gone", "load_failed")
+    told = signs.of("tmp_noexec_told")
+    told = told if failing else [e for e in told if re.search(r"(?i)cannot start|fails?\b|denied", e.text)]
     if found or told:
         yield Finding(
             "error",

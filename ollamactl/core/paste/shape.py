@@ -15,7 +15,7 @@ LOG_LINE = re.compile(
 WORLDS = (
     ("wsl", r"\bWSL2?\b|microsoft-standard|/mnt/[a-z]/(?:Users|Windows)|\bsetx\b.*\bwsl\b|/etc/wsl\.conf|usr/lib/wsl"),
     ("snap", r"\bsnap (?:set|install|restart|get|list|services|logs|connect)\b|/snap/ollama|/var/snap/|\b(?:the|as a|from a) snap\b|\b[Ss]nap (?:on|package|version)\b|\bUbuntu Core\b"),
-    ("nixos", r"\bnixos\b|/nix/store/|services\.ollama"),
+    ("nixos", r"\b[Nn]ix[Oo][Ss]\b|/nix/store/|services\.ollama"),
     (
         "docker",
         r"\bdocker (?:run|compose|exec|logs|ps)\b|(?<!github\.com/)ollama/ollama(?![\w/.-]*\.go)|container_name:|^services:|\bpodman run\b|\brootless\b|rocminfo in container"

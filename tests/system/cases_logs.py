@@ -76,6 +76,7 @@ case("oll-16433", "igpu_dropped", Log("0.30.0").config(OLLAMA_HOST="http://0.0.0
      .cpu("30.0 GiB").text())  # fmt: skip
 case("oll-16690", "igpu_dropped", ps("llama3.1:8b     aaaaaaaaaaaa    11 GB     100% GPU     32768      4 minutes from now"),
      ps("llama3.1:8b     aaaaaaaaaaaa    9.5 GB    100% CPU     4096       4 minutes from now"))  # fmt: skip
+case("a cleaned /tmp", "runners_removed_from_tmp", served("0.3.12").load(4096, ok=False).say("error loading llama server", "ERROR", error="fork/exec /tmp/ollama2113/runners/cuda_v11/ollama_llama_server: no such file or directory").gin(500, "20ms").text())
 case("a driver of AMD without HIP 7", "amd_driver_too_old", Log("0.32.6").config().listen().say("AMD driver is too old. Update your AMD driver to enable GPU inference.", "WARN", "amd.go:485").cpu().tier("0 B", 4096).text())
 case("nomad-1092", "igpu_dropped", Log("0.30.1", "ollama  | ").config().listen().say("dropping integrated GPU; to enable, set OLLAMA_IGPU_ENABLE=1", source="runner.go:405")
      .cpu().tier("0 B", 4096).text())  # fmt: skip

@@ -112,6 +112,8 @@ ROWS: dict[str, tuple[str, str]] = {
     "SYCL's memory": ("load_oom", failed("0.33.0", "can't allocate 4294967296 Bytes of memory on device/GPU")),
     "level zero's memory": ("load_oom", failed("0.5.4", "level_zero backend failed with error: 39 (UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY)")),
     "an engine of CUDA for a newer driver": ("nvidia_driver_too_old", failed("0.32.4", error="exit status 0xc0000409: The system detected an overrun of a stack-based buffer in this application.: CUDA error: the provided PTX was compiled with an unsupported toolchain.")),
+    "a kernel's image for a newer driver": ("nvidia_driver_too_old", failed("0.32.4", "CUDA error: device kernel image is invalid", log=Log("0.32.4").config().listen().gpu(driver="12.3"))),
+    "a kernel's image, the driver is new": ("gpu_not_supported_by_backend", failed("0.32.4", "CUDA error: device kernel image is invalid")),
     "no kernel of ROCm": ("gpu_not_supported_by_backend", failed("0.6.2", "rocBLAS error: Cannot read /usr/lib/ollama/rocm/rocblas/library/TensileLibrary.dat: Illegal seek for GPU arch : gfx1036", error=ABORTED)),
 }  # fmt: skip
 HEALTHY = {

@@ -19,7 +19,7 @@ NO_UVM = r"init failure: 304|cuInit err: 304|OS call failed or operation not sup
 KNOWN_CODES = ("35", "100", "18", "803", "804", "800", "304", "999")
 
 
-@check(weight=78, explains=CPU)
+@check(weight=78, explains=(*CPU, "gpu_not_supported_by_backend", "runner_crash_on_load", "runner_killed"))
 def nvidia_driver_too_old(
     signs: Signs,
     facts: Facts,
@@ -59,7 +59,11 @@ def nvidia_driver_too_old(
         return
     old = [c for c in gpus_of(start) if c.library.lower() == "cuda" and re.fullmatch(r"1[12]\.[01]|11\.\d+", c.driver)]
     lost = lost_by_upgrade(facts, start)
-    if lost is not None and release >= (0, 30) and driver_of_then(lost):
+    invalid = [e for e in signs.of("gpu_unsupported") if "kernel image is invalid" in e.text]
+    if invalid and release >= (0, 30) and (behind := [c for c in gpus_of(start) if driver_of_then(c)]):
+        said = f"the driver of {named(behind[0])} has CUDA {behind[0].driver}: too old for this release's code"
+        yield Finding("error", said, (*signs.quotes(invalid), behind[0].text), fix)
+    elif lost is not None and release >= (0, 30) and driver_of_then(lost):
         said = f"a newer release leaves {named(lost)} unused: its driver has CUDA {lost.driver}"
         yield Finding("warning", said, (lost.text, start.computes[0].text if start else ""), fix)
     elif signs.has("nvidia_unused_since") and not gpus_of(start) and not old:

@@ -91,6 +91,25 @@ def tmp_noexec(signs: Signs) -> Iterator[Finding]:
         )
 
 
+@check(weight=85, explains=("runner_crash_on_load",))
+def runners_removed_from_tmp(signs: Signs) -> Iterator[Finding]:
+    """The runners in the folder for temporary files were removed while the server ran.
+
+    Why: releases before 0.5.7 unpack them to /tmp at the start, and systemd-tmpfiles cleans what nobody used for days.
+    Seen: "fork/exec /tmp/…: no such file or directory".
+    Do: restart the server; OLLAMA_TMPDIR elsewhere (before 0.5.7), or upgrade.
+    """
+    found = [
+        e
+        for e in signs.of("exec_denied")
+        if re.search(r"/tmp/ollama\w*/", e.fields.get("path", "")) and "no such file" in e.fields.get("why", "")
+    ]
+    if found:
+        said = "the runners in /tmp are gone: something cleaned it while the server ran"
+        fix = "sudo systemctl restart ollama    # for good: a newer release"
+        yield Finding("error", said, signs.quotes(found), fix)
+
+
 ENDS = ("unexpected EOF", "EOF")  # of a file whose header the server itself could not read to its end
 ABSENT = r"(?i)no such file|cannot find the|permission denied"  # no fault of what is in the file
 

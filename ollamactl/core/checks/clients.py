@@ -90,6 +90,14 @@ def client_host_differs_from_server(
             said = f"the server listens on port {port}, the command asks {asks[1]} in shells that read {one.path}"
             places = (f"{one.path}:{one.line}: {one.text.strip()}", quote(start.listening_line if start else None))
             yield Finding("warning", said, places, f"sudoedit {one.path}    # OLLAMA_HOST=127.0.0.1:{port}")
+    elsewhere = [g for g in hosts if g.scope == "client" and re.search(rf":(?!{port}\b)\d", g.value)]
+    if listening and elsewhere and signs.has("client_cannot_connect", "connection_refused"):
+        said = f"the server listens on {listening}, the command asks {elsewhere[0].value}"
+        listens = quote(start.listening_line if start else None)
+        lines = (elsewhere[0].place, listens, *signs.lines("client_cannot_connect"))
+        fix = "unset OLLAMA_HOST    # and take it out of the shell's profile"
+        yield Finding("warning", said, lines, fix, explains=("env_set_in_shell_not_service",))
+        return
     if signs.has("host_for_server_only"):
         said = "the server was given an address that the command does not know: it asks 127.0.0.1:11434"
         fix = f"export OLLAMA_HOST=127.0.0.1:{port or 'PORT'}    # in the shell of the command too"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, configured, quote
-from ollamactl.core.facts import Container, Facts, LogEvent, Start
+from ollamactl.core.facts import Container, Facts, Listener, LogEvent, Start
 from ollamactl.core.lint import exposed
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -16,6 +16,11 @@ IMAGE = {"OLLAMA_MODELS": "/root/.ollama/models", "OLLAMA_HOST": "http://0.0.0.0
 
 def _wild(address: str) -> bool:
     return re.match(r"(?:\[::\]|0\.0\.0\.0|\*|::):\d+$", address) is not None
+
+
+def _is_server(socket: Listener) -> bool:
+    """Whether a socket is the server's, where no process is known."""
+    return socket.name == "ollama" or (socket.name == "" and socket.port == 11434)
 
 
 def _container(facts: Facts) -> bool:
@@ -68,6 +73,8 @@ def api_exposed_without_auth(
         if facts.process is not None and x.pid == facts.process.pid and _wild(f"{x.address}:{x.port}")
     ]
     listening = start.listening if start and not start.ended else ""
+    if not mine and not listening and facts.process is None and not signs.has("ipv6_only_shown"):
+        mine = [x for x in facts.listeners or () if _is_server(x) and _wild(f"{x.address}:{x.port}")]
     published = signs.lines("port_published")
     told = facts.listeners is None or facts.process is None  # no sockets were read, or nothing ties them to the server
     if mine or (listening and told and exposed(f"http://{listening}")):
@@ -159,6 +166,8 @@ def bind_loopback_only(facts: Facts, signs: Signs = NO_SIGNS, start: Start | Non
     if signs.has("connection_refused") and signs.has("runs_locally"):  # it answers on the host, not from elsewhere
         refused = True
     local = start is None or not start.listening or start.listening.startswith(("127.", "[::1]"))
+    if any(_is_server(x) and not x.address.startswith(("127.", "::1")) for x in facts.listeners or ()):
+        local = False
     if signs.has("loopback_only_told") and not refused:
         said = "the server listens on 127.0.0.1 only, as it does by default"
         yield Finding("info", said, signs.lines("loopback_only_told"), "ollamactl front nginx")
@@ -285,7 +294,7 @@ def http_proxy_ignored(signs: Signs, given: tuple[Given, ...] = ()) -> Iterator[
         )
 
 
-@check(weight=72, explains=("proxy_returns_html", "server_not_reachable", "port_in_use"))
+@check(weight=72, explains=("proxy_returns_html", "server_not_reachable", "port_in_use", "queue_full_503"))
 def http_proxy_hijacks_local_api(
     signs: Signs = NO_SIGNS, given: tuple[Given, ...] = (), start: Start | None = None
 ) -> Iterator[Finding]:

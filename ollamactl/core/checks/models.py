@@ -348,6 +348,9 @@ def _limited_by(signs: Signs, start: Start | None) -> LogEvent | None:
     """The num_gpu that was told and is the number of layers on the GPU, fewer than the model has."""
     loads = [x.offloaded for x in (start.loads if start else ()) if x.offloaded]
     part = {on for on, all_layers in loads if on < all_layers}
+    for event in signs.of("memory_estimate"):
+        requested = re.search(r"layers\.requested=\"?(\d+)", event.text)
+        part |= {int(requested[1])} if requested and any(int(requested[1]) < of for _, of in loads) else set()
     for event in signs.of("num_gpu_forced"):
         if (asked := re.search(r"num_gpu\D{0,3}(\d+)", event.text)) and int(asked[1]) in part:
             return event

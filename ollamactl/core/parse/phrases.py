@@ -88,14 +88,17 @@ PHRASES: tuple[Phrase, ...] = (
            r"|model runner has unexpectedly stopped|model failed to load\b|error loading (?:llama server|model)|unable to load model"),
     Phrase("ram_too_small", r"model requires more system memory(?: \((?P<needed>[^)]+)\) than is available \((?P<free>[^)]+)\))?"),
     Phrase("host_memory_projection", r"projected to use (?P<needed>\d+ MiB) of host memory vs\. (?P<free>\d+ MiB)"),
+    # what a proxy writes down, sends or is used by, though the server's own address was asked
+    Phrase("http_proxy_told", r"\bTCP_\w+/\d{3} (?:\d+ )?[A-Z]+ \S*:11434\b|Uses proxy env variable (?:http_proxy|HTTP_PROXY|all_proxy|ALL_PROXY)\b|\bX-Squid-Error:"),
     Phrase("something_wrong", r"something went wrong"),
     Phrase("conn_closed", r"wsarecv|forcibly closed"),
     Phrase("num_ctx_on_v1", r"/v1/(?:chat/)?completions.*num_ctx|num_ctx.*/v1/"),
     Phrase("num_ctx_expected", r"context (?:length|size|window).*(?:ignored|not (?:passed|sent|applied)|set in)"),
+    Phrase("num_ctx_in_modelfile", r"(?:^\s*num_ctx\s{2,}|\bshow \S+ --parameters\b[^\n]{0,12}\bnum_ctx\s+)(?P<tokens>\d{3,7})\b(?![^\n]*\bPARAMETER)"),
     Phrase("num_ctx_in_modelfile", r"\bPARAMETER\s+num_ctx\s+(?P<tokens>\d{3,7})\b"),
     Phrase("num_ctx_not_in_modelfile", r"no num_ctx|^\s*context length\s+\d+"),
     Phrase("folder_told", r"\b(?:director\w+|folder|drive|mount\w*)\b[^\n]{0,60}\bpermissions?\b[^\n]{0,80}\b(?:incorrect|wrong|denied|not `?755)|\bpermissions?\b[^\n]{0,60}\b(?:director\w+|folder|drive|mount\w*)\b[^\n]{0,60}\b(?:incorrect|wrong)\b"),
-    Phrase("keep_alive_reset", r"keep[_ -]?alive\W{0,3} (?:to|is|at|of|as)\W{0,3}(?:[45] ?m\b|[45] min|0\b)|keep[_ -]?alive[^\n]{0,160}(?:reset|back to|always|defaults? to|propagat|ignored|unloaded|neither|not (?:consider|work|appl|pass))[^\n]{0,60}(?:\b[45] ?m\b|\b[45]m\b|(?:4|5|four|five) min|default|after)"
+    Phrase("keep_alive_reset", r"keep[_ -]?alive\W{0,3} (?:to|is|at|of|as)\W{0,3}(?:[45] ?m\b|[45] min|0\b)(?!\W{0,3} means)|keep[_ -]?alive[^\n]{0,160}(?:reset|back to|always|defaults? to|propagat|ignored|unloaded|neither|not (?:consider|work|appl|pass))[^\n]{0,60}(?:\b[45] ?m\b|\b[45]m\b|(?:4|5|four|five) min|default|after)"
            r"|(?:reset|unload)\w*[^\n]{0,40}(?:5 ?m\b|5 min|five min)[^\n]{0,80}keep[_ -]?alive"),
     Phrase("keep_alive_reset", r"(?:extension|plug-?in|integration|web ?UI|\bclient|\bapp\b)[^\n]{0,60}\bUNTIL\b[^\n]{0,40}\b(?:5|five|4|four) min"
            r"|\bUNTIL\b[^\n]{0,40}\b(?:5|five|4|four) min[^\n]{0,60}(?:extension|plug-?in|integration|web ?UI|\bclient|\bapp\b)"
@@ -108,7 +111,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|connection timed out|no such host|no route to host|manifests/\S+ EOF|server misbehaving|Temporary failure in name resolution|TLS handshake timeout|network is unreachable)"),
     Phrase("http_plain_manifest", r"Get \"?http://registry"),
     Phrase("html_reply", r"invalid character '?<'?(?: looking for beginning of value|\W*$)"),
-    Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)|ollama list.*(?:empty|nothing)"),
+    Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)(?! (?:\w+ )?(?:minutes?|hours?|seconds?|after|as soon|when|again|from (?:memory|VRAM|the GPU))\b)|ollama list.*(?:empty|nothing)"),
     Phrase("load_damaged", r"digest mismatch|(?<!running the model: )(?<=\S )unexpected EOF|file is (?:truncated|corrupt)"),
     Phrase("network_storage", r":\S* on /\S+ type (?:nfs4?|cifs|ceph)|(?:nfs|cifs|smb|ceph)\S* .*models"),
     # containers and exposure

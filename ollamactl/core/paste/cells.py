@@ -29,6 +29,7 @@ _NAME = re.compile(r"(?<![\w/:.])(?:[\w.-]+/)*[A-Za-z][\w.-]*:[\w.-]*[A-Za-z\d][
 _CONTEXT = re.compile(r"(?:\bcontext(?:_length)?\b|\bnum_ctx\b|(?<=GPU )|(?<=CPU ))(?: ?at)?[ =:]*(?P<tokens>\d{3,7})\b(?! ?[KMGT]i?B|%)", re.I)
 _UNTIL = re.compile(r"Stopping(?:\.\.\.)?|Forever\b|\d+ (?:second|minute|hour|day)s? from now|(?:Less than|About) an? \w+ from now", re.I)
 _CHANGE = re.compile(r"\s*(?:→|->|=>|–>|\bvs\.?\b|\bthen\b|\blater\b)\s*|[;,] (?=\d+(?:\.\d+)? ?[KMGT]i?B|\d+\s?% )")
+_ASKED = re.compile(r"(?:^|[\s:])(\d{4,7})\s*$")
 _EITHER = re.compile(r"\bboth\b", re.I)
 SHARES = 100  # "bytes" of a row without SIZE: its shares in percent
 _GIB = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
@@ -63,14 +64,17 @@ def states(text: str) -> list[State]:
         return []
     both = _EITHER.search(text) is not None
     found: list[State] = []
+    asked: re.Match[str] | None = None
     for part in _CHANGE.split(text):
         one = _state(part)
         if found and found[-1].context and (bare := re.match(r"\s*(\d{4,7})\b(?! ?[KMGT]i?B)", part)):
             one = msgspec.structs.replace(one, context=int(bare[1]))
-        if one.gpu is None and not named:
+        nothing = one.size is None and one.gpu is None and one.context is None and not one.until
+        asked = (_ASKED.search(part) or asked) if nothing else asked  # "8192 → 6.6 GB": what a context took
+        if nothing or (one.gpu is None and not named):
             continue
-        if one.size is None and one.gpu is None and one.context is None and not one.until:
-            continue
+        if asked and one.context is None:
+            one, asked = msgspec.structs.replace(one, context=int(asked[1])), None
         found.append(one)
     if both and found:  # "9.4 GB → 14 GB, CONTEXT 16384 both"
         context = next((s.context for s in found if s.context), None)

@@ -11,7 +11,7 @@ from ollamactl.core import settings
 from ollamactl.core.paste import screens
 
 ABSENT = "path_absent"
-KINDS = {"slower_now", "models_gone", "gpu_libraries_absent", "ssh_session", "runner_cpu_busy", ABSENT}
+KINDS = {"twin_names", "slower_now", "models_gone", "gpu_libraries_absent", "ssh_session", "runner_cpu_busy", ABSENT}
 Lines = list[tuple[int, str]]
 
 _VERSION = re.compile(r"(?:\bollama version is |^\W{0,3}(?:with |on |release )?v?)(?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})(?=[:,]? |$)")
@@ -25,6 +25,8 @@ _GPU_LIBRARY = re.compile(r"libggml-(?:cuda|hip|vulkan)|\b(?:cuda|rocm)_v\d|\b(?
 _TOP = re.compile(r"^\s*\d+ \S+\s+\S+\s+-?\d+\s+\S+\s+\S+\s+\S+ [RSD]\s+(?P<cpu>\d+(?:\.\d+)?)\s+[\d.]+\s+[\d:.]+ (?:ollama|llama-server)")
 BUSY = 300.0  # per cent of one core: sampling and a runner's own thread take less
 _ABSENT = re.compile(r"(?:ls|stat|du|df): (?:cannot (?:access|statx?|open)(?: directory)? )?['\"‘]?/[^'\"’:\n]+['\"’]?: No such file or directory")
+_BLOB = re.compile(r"FROM \S*sha256[-:](?P<hash>[0-9a-f]{12,64})\s*$")
+_PARAMETER = re.compile(r"PARAMETER (?P<name>num_ctx|num_batch|num_gpu|num_thread|use_mmap)\s+(?P<value>\S+)")
 _PACKAGES = re.compile(r"\bpacman -Q")
 _PACKAGE = re.compile(r"^(?:local/)?(?P<name>ollama(?:-cuda|-rocm|-vulkan)?) \d[\w.:+]*-\d")
 
@@ -36,6 +38,7 @@ def read(lines: Lines) -> Iterable[tuple[str, int, str]]:
     yield from _libraries(lines)
     yield from _session(lines)
     yield from _busy(lines)
+    yield from _twins(lines)
     yield from ((ABSENT, n, found[0]) for n, text in lines if (found := _ABSENT.match(text)))
 
 
@@ -53,6 +56,23 @@ def _rates(lines: Lines) -> Iterable[tuple[str, int, str]]:
     for (old, (before, _)), (new, (after, n)) in itertools.pairwise(best.items()):
         if settings.version(new) > settings.version(old) and after < before * SLOWER:
             yield "slower_now", n, f"eval rate: {before} tokens/s with {old} → {after} tokens/s with {new}"
+
+
+def _twins(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    """Two models of one file whose parameters for the runner differ, as `ollama show --modelfile` prints them."""
+    models: dict[str, list[dict[str, str]]] = {}  # by the file: the parameters of each
+    places: dict[str, tuple[int, str]] = {}
+    own: dict[str, str] = {}
+    for n, text in lines:
+        if file := _BLOB.match(text.strip()):
+            own = {}
+            models.setdefault(file["hash"][:12], []).append(own)
+            places[file["hash"][:12]] = (n, text.strip())
+        elif named := _PARAMETER.match(text.strip()):
+            own[named["name"]] = named["value"]
+    for blob, parameters in models.items():
+        if any(a != b for a, b in itertools.pairwise(parameters)):
+            yield "twin_names", *places[blob]
 
 
 def _model_folders(lines: Lines) -> Iterable[tuple[str, int, str]]:

@@ -61,7 +61,8 @@ def apart(text: str) -> Apart | None:
 def _pieces(line: str) -> list[str]:
     """A line split as `_parts` does, and before the server's configuration where a setting stands before that."""
     found: list[str] = []
-    for part in _parts(line):
+    joined = [line] if _STAMPED.match(line) else _JOINED.split(line)
+    for part in (part for one in joined for part in _parts(one)):
         at = _CONFIG.search(part)
         cut = at is not None and not LOG_LINE.match(part[:300]) and _SETTING.search(part[: at.start()]) is not None
         found += [part[: at.start()], part[at.end() :]] if at is not None and cut else [part]
@@ -70,8 +71,6 @@ def _pieces(line: str) -> list[str]:
 
 def _parts(line: str) -> list[str]:
     """A line split at the semicolons that stand outside of quotes and brackets; a line of a log or of code is whole."""
-    if _JOINED.search(line) and not _STAMPED.match(line):
-        return _JOINED.split(line)
     if "; " not in line or len(line) > LONGEST or _STAMPED.match(line) or _CODE.search(line):
         return [line]
     parts: list[str] = []

@@ -9,7 +9,7 @@ import msgspec
 from ollamactl.core import environment
 from ollamactl.core.facts import Facts, Listener, LoadedModel, LogEvent, Service, Told, ToldVariable, UnitFile
 from ollamactl.core.parse import events, ollama_ps, phrases, systemctl, unitfile
-from ollamactl.core.paste import cells, claims, commands, listening, screens, told
+from ollamactl.core.paste import cells, claims, commands, listening, outcomes, screens, told
 from ollamactl.core.paste.canonical import canonical, quoted
 from ollamactl.core.paste.fragments import SHORT
 from ollamactl.core.paste.printed import Printed
@@ -95,7 +95,8 @@ class Splitter:
                 self.listeners.append(socket)
             self._states(line)
             self._world(line)
-            waiting = self._variables(line, n + 1, waiting)
+            if not outcomes.taken_out(self.printed.command, line):
+                waiting = self._variables(line, n + 1, waiting)
             said = phrases.find(line)
             if not self.long and command is None:
                 known = {kind for kind, _ in said} | {row.kind for row, _ in events.find(line, None)}
@@ -278,11 +279,13 @@ class Splitter:
                 grown = (model.context or 0) > (was.context or 0) > 0
                 if was.size_vram and not model.size_vram:
                     self._say("kv_too_large" if grown else "ps_gpu_to_cpu", text + " (GPU → CPU)")
+                elif grown and was.size_vram == was.size and model.size_vram < model.size:
+                    self._say("kv_too_large", text + " (part of it on the CPU)")
                 elif min(was.size, model.size) < 1 << 20:
                     continue  # only shares were told
                 elif was.context == model.context and model.size > was.size * 1.2:
                     self._say("size_grew", text)
-                elif was.size and abs(model.size - was.size) > was.size * 0.2:
+                elif self.listed and was.size and abs(model.size - was.size) > was.size * 0.2:
                     self._say("ps_flips", text)
         contexts = [m.context for table in self.tables for m in table[:1] if m.context]
         if any(a == c != b for a, b, c in zip(contexts, contexts[1:], contexts[2:], strict=False)):

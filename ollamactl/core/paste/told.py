@@ -34,6 +34,7 @@ _RESULT = re.compile(r"\b(?:systemd )?result[ :='\"]+(?P<result>oom-kill|exit-co
 _BIND = re.compile(r"bind: (?:address already in use|Only one usage of each socket address|[^()（\n]{3,120}[(（][^()\n]{8,90}[)）])")
 _NO_COLON = re.compile(r"\b(?P<call>mkdir|open|stat) (?P<path>/[^\s:,;]+),? (?P<why>permission denied|no such file or directory|read-only file system)", re.I)
 _CACHED = re.compile(r"\b(\d{1,6}) prompts?, (\d{1,6}(?:\.\d+)?) ?MiB")
+_BEFORE = re.compile(r"\((?:before|previously|earlier|was|formerly|instead of)\b[^()]*\)", re.I)  # what counts no more
 _UNNAMED = 'level=INFO source=server.go:1 msg="starting llama server" cmd="ollama runner --model (unnamed){}"'
 
 
@@ -48,6 +49,7 @@ def lines(text: str) -> list[str]:
 
 
 def _load(text: str) -> list[str]:
+    text = _BEFORE.sub("", text)
     if (shared := _SHARED.search(text)) and int(shared["total"]) % int(shared["slots"]) == 0:
         return [load(int(shared["total"]), int(shared["slots"]))]
     contexts = [(m.start(), n) for m in _CONTEXT.finditer(text) for n in re.findall(r"\d+", m["n"])]

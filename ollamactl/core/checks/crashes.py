@@ -22,6 +22,7 @@ KINDS = (
     "load_failed",
     "kernel:segfault",
 )
+OWN = ("assertion_failed", "abort", "gpu_error")  # what the engine says before it ends itself
 ONCE = ("runner_terminated", "runner_dropped", "assertion_failed", "segfault")  # said once of each death
 # of a client that went away; of a runner that ends with its server
 NO_CRASH = re.compile(r"context canceled|context deadline")
@@ -30,26 +31,28 @@ WITH_SERVER = re.compile(r"signal: (?:terminated|interrupt|hangup)")
 
 @check(weight=35)
 def runner_crash_on_load(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
-    """The runner dies while a model is loaded or used.
+    """The runner dies while a model is loaded, or before it answers once.
 
     Why: a fault of the engine, a model that this release cannot run, or a damaged installation.
     Seen: the engine's last words: an assertion, a signal, an exit status.
     Do: upgrade; try the model with num_gpu 0; report the trace.
     """
     events = _crashes(signs)
-    raw = [e for e in signs.of("panic") if "unable to" in e.text or "panic recovered" not in e.text]
+    raw = _panics(signs)
     loads = start.loads if start else ()
     failed = [x for x in loads if x.outcome == "failed"]
     told = signs.of("runner_exit")
-    if (not events and not failed and not told) or _served_before(events, start):
+    served = _served_before(events, start)
+    if (not events and not failed and not told) or (served and not _ended_itself(events, signs)):
         return
     last = next(reversed(events or told), None)
     cured = _loaded_since(last, start) and not (loads and loads[-1].outcome == "failed")
     error = failed[-1].error if failed else ""
     why = next((line for line in error.splitlines() if line.strip()), "") or (last.text if last else "")
-    said = f"the runner died: {_message(why)}" + ("; it was loaded again since" if cured else "")
+    said = f"{'a runner that had served' if served else 'the runner'} died: {_message(why)}"
+    said += "; it was loaded again since" if cured else ""
     yield Finding(
-        "info" if cured else "error",
+        "error" if not cured else "warning" if served and _several(signs) else "info",
         said,
         (*signs.quotes([*events[-2:], *raw[-1:], *told[-1:]]), failed[-1].text if failed else ""),
         "ollama --version; curl -fsSL https://ollama.com/install.sh | sh",
@@ -59,11 +62,10 @@ def runner_crash_on_load(signs: Signs, start: Start | None = None) -> Iterator[F
 
 @check(weight=60, explains=("runner_crash_on_load",))
 def runner_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
-    """A runner that served died, or was killed by a signal; /api/ps may still list its model.
+    """A runner that served is gone without a word, or was killed by a signal; /api/ps may still list its model.
 
     Why: killed from outside, by the OOM killer, or crashed at a request; the server notices at the next one.
-    Seen: "signal: killed"; an assertion, a signal or a dropped connection after answers; a model in /api/ps without a
-    process.
+    Seen: "signal: killed"; a signal or a dropped connection after answers; a model in /api/ps without a process.
     Do: ask the model again: it is loaded anew; look who killed it, or report the engine's last words.
     """
     start = facts.start
@@ -76,12 +78,11 @@ def runner_killed(signs: Signs, facts: Facts) -> Iterator[Finding]:
             signs.lines("runner_killed"),
             "sudo journalctl -k -b --grep 'Killed process'",
         )
-    elif _served_before(crashes := _crashes(signs), start):
+    elif _served_before(crashes := _crashes(signs), start) and not _ended_itself(crashes, signs):
         later = _loaded_since(crashes[-1], start)
         said = f"a runner that had served died: {_message(crashes[-1].text)}"
-        again = max(signs.count(kind) for kind in ONCE) > 1
         yield Finding(
-            "error" if not later else "warning" if again else "info",
+            "error" if not later else "warning" if _several(signs) else "info",
             said + ("; its model was loaded again since" if later else ""),
             signs.quotes(crashes),
             "ollama --version; sudo dmesg | tail -n 40    # upgrade; else report the engine's last words",
@@ -102,9 +103,24 @@ def _crashes(signs: Signs) -> list[LogEvent]:
     """What says that a runner died, in the order of its kinds and lines."""
     events = [e for e in signs.of(*KINDS) if not NO_CRASH.search(e.text)]
     events = [e for e in events if e.kind != "runner_terminated" or not WITH_SERVER.search(e.text)]
+    # the kernel's own journal, read beside the server's, does not tell which load it was
+    events = [e for e in events if e.kind != "kernel:segfault" or e.line]
     if signs.has("client_gone_during_load"):  # a load that fails without an error was given up
         events = [e for e in events if e.kind != "load_failed" or e.fields.get("error")]
     return events
+
+
+def _panics(signs: Signs) -> list[LogEvent]:
+    return [e for e in signs.of("panic") if "unable to" in e.text or "panic recovered" not in e.text]
+
+
+def _ended_itself(crashes: list[LogEvent], signs: Signs) -> bool:
+    """Whether the engine says why it ended: an assertion, an error of the GPU, a panic."""
+    return any(event.kind in OWN for event in crashes) or bool(_panics(signs))
+
+
+def _several(signs: Signs) -> bool:
+    return max(signs.count(kind) for kind in ONCE) > 1
 
 
 def _served_before(crashes: list[LogEvent], start: Start | None) -> bool:

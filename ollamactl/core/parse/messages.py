@@ -262,7 +262,7 @@ EVENTS: tuple[Event, ...] = (
     Event("runner_killed", "signal: killed", "text"),
     Event("assertion_failed", "GGML_ASSERT", "text", "", r"GGML_ASSERT\((?P<condition>.*?)\) failed"),
     Event("assertion_failed", ": fatal error", "text", "of the engine",
-          r"(?P<place>[\w-]+\.(?:c|cpp|cu|h|m|metal):\d+): fatal error", sure=False),
+          r"(?P<place>\.(?:c|cpp|cu|h|m|metal):\d+): fatal error", sure=False),
     Event("abort", "terminate called after throwing", "text", "C++"),
     Event("abort", "terminating due to uncaught exception", "text", "C++ on macOS"),
     Event("abort", "double free or corruption", "text", "the C library's words"),

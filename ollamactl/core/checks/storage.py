@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, gib
+from ollamactl.core.checks.base import Finding, check, gib, times
 from ollamactl.core.checks.folders import may_read
 from ollamactl.core.facts import Facts, Service
 from ollamactl.core.needs import NO_SIGNS, Signs
@@ -220,7 +220,7 @@ def slow_model_storage(signs: Signs, facts: Facts) -> Iterator[Finding]:
     default = config.get("OLLAMA_MODELS", "").endswith("/.ollama/models") or not config.get("OLLAMA_MODELS")
     waits = signs.has("vram_recovery_timeout") and raised and not default
     if slow:
-        yield Finding("warning", f"{len(slow)} loads read the model slowly", tuple(slow), "ollamactl facts; df -h")
+        yield Finding("warning", f"{times(len(slow), 'load')} read the model slowly", tuple(slow), "ollamactl facts; df -h")
     elif waits or signs.has("network_storage"):
         yield Finding(
             "info",

@@ -15,6 +15,7 @@ from ollamactl.core.facts import (
     Facts,
     HostMemory,
     InstalledModel,
+    Listener,
     Load,
     LoadedModel,
     Origin,
@@ -167,6 +168,13 @@ def dropin_that_is(missing: Literal["absent", "failed"]) -> Facts:
     return host(unit_files=(UnitFile(path=f"{UNIT}.d/override.conf", missing=Missing(missing, "a link to /srv/x")),))
 
 
+def silent(pid: int) -> Facts:
+    """Nobody answers on the port that a process listens on: the service's has the pid 900."""
+    socket = Listener(address="127.0.0.1", port=11434, pid=pid, name="ollama")
+    waited = Missing("timeout", "127.0.0.1:11434: no full answer within 5 s")
+    return host(listeners=(socket,), address="127.0.0.1:11434", missing={"loaded": waited})
+
+
 def key_of(owner: int) -> Facts:
     """The service of uid 998, and whose its key is."""
     key = "/usr/share/ollama/.ollama/id_ed25519"
@@ -206,6 +214,7 @@ FIRES: dict[str, Machine] = {
     "system_call_filter_kills_server": journal("ollama.service: Main process exited, code=killed, status=31/SYS"),
     "resource_limit_low": unit_with("LimitNOFILE=64"),
     "service_key_not_readable": key_of(0),
+    "api_answers_nothing": silent(900),
     "execstart_runs_no_server": unit_with(exec_start=("/usr/local/bin/ollama", "server")),
     "dropin_not_readable": dropin_that_is("failed"),
     "pass_environment_passes_nothing": unit_with("PassEnvironment=OLLAMA_NUM_PARALLEL", pass_environment=("OLLAMA_NUM_PARALLEL",)),
@@ -284,6 +293,7 @@ MISSES: dict[str, Machine] = {
     "sandbox_hides_models_dir": unit_with("InaccessiblePaths=/usr/share/ollama", "InaccessiblePaths="),
     "system_call_filter_kills_server": journal("ollama.service: Main process exited, code=killed, status=15/TERM"),
     "service_key_not_readable": key_of(998),
+    "api_answers_nothing": silent(777),
     "resource_limit_low": unit_with("LimitNOFILE=1048576", "TasksMax=infinity", "LimitNPROC=80%"),
     "execstart_runs_no_server": unit_with(exec_start=("/usr/local/bin/ollama", "serve")),
     "dropin_not_readable": dropin_that_is("absent"),

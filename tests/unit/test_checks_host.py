@@ -257,6 +257,15 @@ def test_a_proxy_for_plain_http_in_the_units_environment(https: str, says: list[
     assert found(host(effective=effective, start=SERVED), "http_proxy_hijacks_local_api") == says
 
 
+@pytest.mark.parametrize(
+    ("load", "active", "says"),
+    [("not-found", "active", ["warning"]), ("loaded", "active", []), ("not-found", "inactive", [])],
+)
+def test_a_server_whose_unit_file_is_gone(load: str, active: str, says: list[str]) -> None:
+    unit = UnitName(name="ollama.service", load=load, active=active, sub="running", pid=900)
+    assert found(Facts(units=(unit,), servers=(Process(pid=900),)), "user_unit_absent") == says
+
+
 @pytest.mark.parametrize(("frozen", "says"), [(True, ["error"]), (False, [])])
 def test_a_unit_that_is_frozen_answers_nothing(frozen: bool, says: list[str]) -> None:
     assert found(host(service=service(frozen=frozen), start=SERVED), "server_process_stopped") == says
@@ -360,6 +369,7 @@ FILES = ("model_blob_truncated", "model_blob_missing", "models_dir_no_access")
         ("/m/manifests/r/l/a/1b", PathState(path="x", missing=Missing("unparsable", "")), ["model_blob_missing"]),
         (MANIFEST, PathState(path=MANIFEST, type="file", mode=0o600, uid=0), ["models_dir_no_access"]),
         ("/m/blobs", PathState(path="/m/blobs", type="folder", mode=0o711, uid=0), ["models_dir_no_access"]),
+        ("/m/blobs", PathState(path="/m/blobs", type="folder", mode=0, uid=990), ["models_dir_no_access"]),
         ("/m/blobs", PathState(path="/m/blobs", type="folder", mode=0o750, uid=0, gid=990), []),
         (OTHERS, PathState(path=OTHERS, type="folder", mode=0o700, uid=0), []),
     ],

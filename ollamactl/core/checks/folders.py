@@ -216,7 +216,7 @@ def _closed(facts: Facts, folder: str) -> PathState | None:
         its = re.search(r"/blobs(/|$)|/manifests/", path) or path == f"{folder}/manifests"  # others' are looked at too
         if not its or state.missing is not None or account is None or account.uid <= 0:
             continue
-        if state.mode and not may_read(account, state):
+        if state.type and not may_read(account, state):
             return state
     return None
 

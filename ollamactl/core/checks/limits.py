@@ -102,7 +102,7 @@ def _cpus(text: str) -> int:
     return count
 
 
-@check(weight=54)
+@check(weight=54, explains=("api_answers_nothing",))
 def cpu_quota_low(facts: Facts, unit_files: tuple[UnitFile, ...], service: Service) -> Iterator[Finding]:
     """The unit may use hardly any of the host's CPUs.
 

@@ -141,7 +141,7 @@ def system_call_filter_kills_server(signs: Signs, facts: Facts) -> Iterator[Find
         )
 
 
-@check(weight=73, explains=(*LOOP, "server_not_reachable"))
+@check(weight=73, explains=(*LOOP, "server_not_reachable", "api_answers_nothing"))
 def sandbox_blocks_network(service: Service, unit_files: tuple[UnitFile, ...]) -> Iterator[Finding]:
     """The unit's sandbox keeps clients from the server.
 

@@ -214,13 +214,21 @@ def _went_on(start: Start, event: LogEvent) -> bool:
 
 
 @check(weight=70)
-def user_unit_absent(signs: Signs) -> Iterator[Finding]:
+def user_unit_absent(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """There is no unit of that name.
 
     Why: Ollama ships a system unit only; `systemctl --user` knows none, and a manual install has none at all.
-    Seen: systemctl's refusal.
+    Seen: systemctl's refusal, or a server that runs on in a unit whose file is gone.
     Do: create one, or use the system unit.
     """
+    for unit in facts.units or ():
+        if unit.load == "not-found" and unit.active == "active":
+            yield Finding(
+                "warning",
+                f"the file of {unit.name} is gone: its server still runs, and can't be started again",
+                (f"systemctl show {unit.name}: LoadState=not-found ActiveState=active MainPID={unit.pid}",),
+                "curl -fsSL https://ollama.com/install.sh | sh    # writes the unit anew",
+            )
     if signs.has("unit_absent"):
         fix = "systemctl edit --user --force --full ollama.service"
         yield Finding("error", "systemd knows no unit of that name", signs.lines("unit_absent"), fix)

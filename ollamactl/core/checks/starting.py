@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from ollamactl.core import remedies
 from ollamactl.core.checks.base import Finding, check, in_force, seconds, stated
 from ollamactl.core.checks.service import LOOP
-from ollamactl.core.facts import EnvFile, Facts, Service, UnitFile
+from ollamactl.core.facts import EnvFile, Facts, Process, Service, UnitFile
 from ollamactl.core.needs import NO_SIGNS, Signs
 
 # systemd's name of a step before the program is executed -> its exit status, what is wrong, the settings it reads
@@ -211,7 +211,31 @@ def runtime_limit_ends_server(
         yield Finding("warning", said, (*lines, *reached), fix)
 
 
-@check(weight=86, explains=("client_timeout_500_clusters", "model_stuck_stopping", "queue_building_up"))
+@check(weight=65, explains=("server_not_reachable",))
+def api_answers_nothing(facts: Facts, service: Service, process: Process) -> Iterator[Finding]:
+    """The server listens, and its API does not answer on this host.
+
+    Why: a firewall drops or refuses what goes to the port, on the loopback interface too, or the server hangs.
+    Seen: the socket of the service's own process beside a request that is refused or waits in vain.
+    Do: look through the firewall's rules; where none is of that port, restart the server.
+    """
+    silent, where = facts.why("loaded"), facts.address or ""
+    listens = any(x.pid == process.pid and where.endswith(f":{x.port}") for x in facts.listeners or ())
+    if facts.loaded is not None or not listens or service.n_restarts or silent.kind not in ("timeout", "absent"):
+        return
+    rules = f"sudo nft list ruleset | grep -n {where.rpartition(':')[2]}"
+    yield Finding(
+        "error",
+        f"{service.id} listens on {where}, and nothing comes back from there",
+        (f"socket: LISTEN {where}, pid {process.pid}", f"/api/ps: {silent}"),
+        f"{rules}; sudo systemctl restart {service.id}    # the first where a firewall is the reason",
+    )
+
+
+@check(
+    weight=86,
+    explains=("client_timeout_500_clusters", "model_stuck_stopping", "queue_building_up", "api_answers_nothing"),
+)
 def server_process_stopped(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The server's process is stopped, so that nobody gets an answer.
 

@@ -60,6 +60,10 @@ def config_newer_than_process(
     Seen: the environment of the process beside the one that systemd would pass now.
     Do: restart the service.
     """
+    if signs.has("process_older") and (process is None or effective is None):
+        said = "the process began before its configuration was changed, and has what it was given then"
+        yield Finding("warning", said, signs.lines("process_older"), "sudo systemctl restart ollama")
+        return
     if service is None or effective is None:
         if signs.has("config_only_future"):
             said = "what files and systemd show counts for the next start, the running process keeps what it was given"
@@ -261,6 +265,12 @@ def _set_later(effective: Effective | None, value: str, path: str) -> bool:
     return bool(found) and all(v is not None and v.origin.file not in ("", path) for v in found)
 
 
+def _in_dropin(facts: Facts) -> bool:
+    """Whether there is a drop-in, into which settings may have been moved."""
+    listed = facts.service.dropin_paths if facts.service else ()
+    return bool(listed) or any(file.role == "dropin" for file in facts.unit_files or ())
+
+
 @check(weight=55)
 def settings_in_main_unit(facts: Facts, service: Service | None = None, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Settings stand in the unit file itself, which the installer rewrites.
@@ -283,6 +293,10 @@ def settings_in_main_unit(facts: Facts, service: Service | None = None, signs: S
         fix = "sudo ollamactl apply " + " ".join(f"--set {v}" for v in values[:4])
         said = f"{len(lines)} setting{'s' * (len(lines) != 1)} in the main unit file: the next upgrade takes them away"
         yield Finding("warning", said, tuple(lines), fix)
+    elif signs.has("unit_rewritten") and not _in_dropin(facts):
+        said = "the unit file was written anew, and the settings that stood in it are gone"
+        fix = "sudo ollamactl apply --set NAME=VALUE    # writes a drop-in, which upgrades leave alone"
+        yield Finding("warning", said, signs.lines("unit_rewritten"), fix)
     elif signs.has("main_unit_told"):
         said = "settings stand in the unit file itself: the next upgrade takes them away"
         fix = "sudo ollamactl apply --set NAME=VALUE    # writes a drop-in, which upgrades leave alone"

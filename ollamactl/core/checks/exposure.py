@@ -102,6 +102,13 @@ def api_exposed_without_auth(
     elif start is None or not start.listening:
         if signs.has("ipv6_only_shown"):
             return
+        host = ((start.config or {}) if start and not start.ended else {}).get("OLLAMA_HOST", "")
+        if exposed(host) and not signs.has("bind_error") and not _container(facts):
+            said = (
+                f"OLLAMA_HOST={host} listens on every interface" if _wild(host) else f"others reach OLLAMA_HOST={host}"
+            )
+            yield Finding("warning", said, (configured(start, "OLLAMA_HOST"),), fix)
+            return
         for one in given:
             if (
                 one.name == "OLLAMA_HOST"

@@ -15,14 +15,14 @@ from collections.abc import Iterable
 import msgspec
 
 from ollamactl.core.facts import Gpu, GpuDriver, GpuProcess, HostMemory, InstalledModel, LoadedModel, LogEvent
-from ollamactl.core.paste import client_config, compared, documents, processes, screens
+from ollamactl.core.paste import client_config, compared, documents, outcomes, processes, screens
 from ollamactl.core.paste.documents import Slots
 
 # what readers here say beside facts, to checks
 KINDS = {
     "uvm_unlisted", "amdgpu_loaded", "kfd_group_foreign", "user_without_render", "disk_full", "two_servers",
     "port_published", "memory_limit", "runner_killed", "container_without_gpu", "unit_masked", "unit_disabled",
-    "unit_inactive", "folder_closed", "lists_differ", "slots_busy", "connections_wait", "kfd_denied", processes.STOPPED, *compared.KINDS, *client_config.KINDS,
+    "unit_inactive", "folder_closed", "lists_differ", "slots_busy", "connections_wait", "kfd_denied", processes.STOPPED, *compared.KINDS, *outcomes.KINDS, *client_config.KINDS,
 }  # fmt: skip
 Lines = list[tuple[int, str]]
 MIB = 1 << 20
@@ -83,7 +83,7 @@ def read(lines: Lines) -> Found:
     found.memory = _free(lines)
     _replies(lines, found)
     for kind, number, text in (*_devices(lines), *_disks(lines), *_servers(lines), *_containers(lines), *_units(lines), *_sockets(lines, found.slots),
-                               *_folders(lines), *_lists(lines), *_stopped(lines), *compared.read(lines), *client_config.read(lines)):  # fmt: skip
+                               *_folders(lines), *_lists(lines), *_stopped(lines), *compared.read(lines), *outcomes.read(lines), *client_config.read(lines)):  # fmt: skip
         found.messages.append(LogEvent(kind=kind, text=text.strip()[:400], line=number))
     return found
 

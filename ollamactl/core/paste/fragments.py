@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from ollamactl.core.paste import told
+from ollamactl.core.paste import screens, told
 from ollamactl.core.paste.canonical import canonical
 from ollamactl.core.paste.shape import LOG_LINE, LONGEST
 
@@ -73,6 +73,8 @@ def _parts(line: str) -> list[str]:
     """A line split at the semicolons that stand outside of quotes and brackets; a line of a log or of code is whole."""
     if "; " not in line or len(line) > LONGEST or _STAMPED.match(line) or _CODE.search(line):
         return [line]
+    if "; echo " in line and screens.prompt(line) is not None:
+        return [line]  # of the command before tells what it echoes
     parts: list[str] = []
     depth, quote, begin = 0, "", 0
     for at, char in enumerate(line):

@@ -1,0 +1,189 @@
+"""What a command and what it printed say together: who was refused, what a file lost, which is newer, what is listed.
+
+    $ docker exec chat curl -s http://host.docker.internal:11434/; echo $?          7: nobody listens there
+    $ diff ollama.service.old /etc/systemd/system/ollama.service                    < Environment="OLLAMA_…": lost
+    $ stat -c '%y %n' …/override.conf; systemctl show -p ExecMainStartTimestamp …   a file that is newer than the process
+    $ ls …/manifests/registry.ollama.ai/library                                     beside an `ollama list` without these
+
+Times are compared as they are printed, in the host's zone; only where one is in UTC, its neighbour's offset counts.
+"""
+
+# ruff: noqa: E501 - a pattern is read more easily whole
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+
+from ollamactl.core.paste import screens
+
+KINDS = {"remote_refused", "unit_rewritten", "process_older", "models_gone"}
+Lines = list[tuple[int, str]]
+Screen = tuple[str, Lines]  # a command, and the lines below it
+
+_ELSEWHERE = re.compile(
+    r"https?://(?!localhost\b|127\.|\[::1\]|0\.0\.0\.0)[\w.-]+:11434\b|\b(?:nc|ncat|telnet)\b[^|;&]* (?!localhost\b|127\.|::1)[\w.-]+[ :]11434\b"
+    r"|\bnmap\b.*11434|(?:Test-NetConnection|\btnc)\b(?!.*(?:localhost|127\.)).*11434"
+)
+_REFUSED = re.compile(r"curl: \(7\)|\b[Rr]efused\b|ECONNREFUSED|TcpTestSucceeded\s*:\s*False|\b11434/tcp\s+closed\b")
+_STATUS = re.compile(r"(?:\w+ ?[=:]? ?)?7$")  # of curl: could not connect
+_LOST = re.compile(r"[<-]\s?Environment(?:File)?=.*\bOLLAMA_")
+_MAIN = re.compile(r"/ollama\.service$")
+_UNIT = re.compile(r"/ollama\.service(?:\.d/[\w.-]+\.conf)?$|^/etc/(?:default|sysconfig|conf\.d)/ollama$")
+_BEGAN = re.compile(
+    r"\s*(?:(?:ExecMainStart|ActiveEnter)Timestamp=|Active: active \(running\) since )(?:\w{3} )?(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?: (?P<zone>[A-Z]+|[+-]\d{2,4}))?"
+)
+_LSTART = re.compile(r"(?:^|\s)\w{3} (?P<month>\w{3}) +(?P<day>\d{1,2}) (?P<time>\d\d:\d\d:\d\d) (?P<year>\d{4})\b")
+_STAMP = r"(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?: (?P<zone>[+-]\d{4}))?"
+_OF_FILE = re.compile(
+    rf"(?:[-l][rwx-]{{9}}[.+@]? .*? )?{_STAMP} (?P<path>[\w./@-]+)\s*$|(?P<first>/\S+) {_STAMP.replace('?P<at>', '?P<then>').replace('?P<zone>', '?P<offset>')}\s*$"
+)
+_OF_LS = re.compile(
+    r"-[rwx-]{9}[.+@]? +\d+ \S+ +\S+ +\d+ (?P<month>\w{3}) +(?P<day>\d{1,2}) (?P<time>\d\d:\d\d) (?P<path>[\w./@-]+)\s*$"
+)
+_STAT_FILE = re.compile(r"\s*File: [‘'`]?(?P<path>/[^\s’']+)")
+_STAT_TIME = re.compile(rf"\s*Modify: {_STAMP}")
+_FOLDER = re.compile(r"(?:/etc/systemd/system/|/run/systemd/system/)ollama\.service\.d\b")
+_MONTHS = {"JanFebMarAprMayJunJulAugSepOctNovDec"[n : n + 3]: n // 3 + 1 for n in range(0, 36, 3)}
+_LIST_HEAD = re.compile(r"\s*NAME\s+ID\s+SIZE\s+MODIFIED")
+_LISTED = re.compile(r"\s*(?:[\w.-]+/)*(?P<name>[\w.-]+):[\w.-]+\s+[0-9a-f]{12}\s")
+_MANIFESTS = re.compile(r"\bls\b(?! -\S*R)[^|;&]*?(?P<path>[~/]\S*/manifests/registry\.ollama\.ai/library)/?\s*$")
+
+
+def read(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    """(kind, number of the line, text) of what these numbered lines say."""
+    found = list(_screens(lines))
+    for command, below in found:
+        yield from _refused(command, below)
+        yield from _rewritten(command, below)
+    yield from _older(found, lines)
+    yield from _unlisted(found, lines)
+
+
+def taken_out(command: str, line: str) -> bool:
+    """Whether this is a line of a comparison's side that is in force no more."""
+    return (
+        re.match(r"(?:sudo )?(?:git |colordiff|diff\b)", command) is not None
+        and re.match(r"[<-] ?\w", line) is not None
+    )
+
+
+def _screens(lines: Lines) -> Iterator[Screen]:
+    command, below = "", Lines()
+    for n, text in lines:
+        if (asked := screens.prompt(text.rstrip())) is None:
+            below.append((n, text))
+            continue
+        yield command, below
+        command, below = asked, Lines()
+    yield command, below
+
+
+def _refused(command: str, below: Lines) -> Iterator[tuple[str, int, str]]:
+    if _ELSEWHERE.search(command) is None:
+        return
+    for n, text in below[:12]:
+        of_status = re.search(r"\$\?|\$status|LASTEXITCODE", command) and _STATUS.fullmatch(text.strip())
+        if of_status or _REFUSED.search(text) or ("http_code" in command and text.strip() == "000"):
+            yield "remote_refused", n, f"{command}: {text.strip()}"
+            return
+
+
+def _rewritten(command: str, below: Lines) -> Iterator[tuple[str, int, str]]:
+    """Settings that a copy of the unit's main file has and the file itself does not."""
+    if not re.search(r"\bdiff\b", command):
+        return
+    headers = [text.split()[1] for _, text in below if re.match(r"\+\+\+ \S", text)]
+    now = headers[0] if headers else (command.split() or [""])[-1]
+    if _MAIN.search(now):
+        yield from (("unit_rewritten", n, text.strip()) for n, text in below if _LOST.match(text))
+
+
+def _older(found: list[Screen], lines: Lines) -> Iterator[tuple[str, int, str]]:
+    """A file of the unit that was changed after the process began, or an environment that lacks what systemd has."""
+    began = next((one for _, text in lines if (one := _began(text)) is not None), None)
+    for command, below in found:
+        if re.search(r"\bfind\b.*-newer /proc/", command):
+            yield from (
+                ("process_older", n, f"{command}: {text.strip()}") for n, text in below if _UNIT.search(text.strip())
+            )
+        elif "/environ" in command and re.search(r"grep\b.*OLLAMA", command) and "2>" not in command:
+            told = next((text for _, text in lines if re.match(r"Environment=.*\bOLLAMA_", text)), "")
+            if told and not any(text.strip() for _, text in below):
+                yield (
+                    "process_older",
+                    below[0][0] if below else 1,
+                    f"{command}: nothing; systemctl show: {told.strip()}",
+                )
+        for n, path, at, offset in _changed(command, below, began[0].year if began else 0):
+            if began is not None and _after(at, offset, *began):
+                yield "process_older", n, f"{path} was changed at {at}, the process began at {began[0]}"
+
+
+def _after(at: datetime, offset: str, began: datetime, zone: str) -> bool:
+    if zone in ("UTC", "GMT") and offset:
+        minutes = int(offset[1:3]) * 60 + int(offset[3:5])
+        at += timedelta(minutes=minutes if offset[0] == "-" else -minutes)
+    return timedelta(seconds=1) < at - began < timedelta(days=300)
+
+
+def _began(text: str) -> tuple[datetime, str] | None:
+    if found := _BEGAN.match(text):
+        return (at, found["zone"] or "") if (at := _moment(found["at"])) else None
+    if ("ollama" in text or len(text.strip()) == 24) and (found := _LSTART.search(text)):
+        at = _moment(f"{found['year']}-{_MONTHS.get(found['month'], 0):02}-{int(found['day']):02} {found['time']}")
+        return (at, "") if at else None
+    return None
+
+
+def _changed(command: str, below: Lines, year: int) -> Iterator[tuple[int, str, datetime, str]]:
+    """(line, path, time, offset of its zone) of the unit's files that were listed with their times."""
+    inside = _FOLDER.search(command)
+    path = ""
+    for n, text in below:
+        if found := _STAT_FILE.match(text):
+            path = found["path"]
+            continue
+        name, at, offset = "", None, ""
+        if found := _STAT_TIME.match(text):
+            name, at, offset = path, _moment(found["at"]), found["zone"] or ""
+        elif found := _OF_FILE.match(text.strip()):
+            name, at = found["path"] or found["first"], _moment(found["at"] or found["then"])
+            offset = found["zone"] or found["offset"] or ""
+        elif year and (found := _OF_LS.match(text.strip())):
+            at = _moment(f"{year}-{_MONTHS.get(found['month'], 0):02}-{int(found['day']):02} {found['time']}")
+            name = found["path"]
+        if inside and name and "/" not in name and name.endswith(".conf"):
+            name = f"{inside[0]}/{name}"
+        if at is not None and _UNIT.search(name):
+            yield n, name, at, offset
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def _unlisted(found: list[Screen], lines: Lines) -> Iterator[tuple[str, int, str]]:
+    """Models of which a folder has manifests and that `ollama list` does not show."""
+    if not any(_LIST_HEAD.match(text) for _, text in lines):
+        return
+    listed = {row["name"] for _, text in lines if (row := _LISTED.match(text))}
+    for command, below in found:
+        asked = _MANIFESTS.search(command)
+        if asked is None or not below or re.search(r"No such file|denied", below[0][1]):
+            continue
+        names = {
+            name.rstrip("/")
+            for _, text in below
+            if "total " not in text
+            for name in text.split()[-1 if text[:1] == "d" else 0 :]
+        }
+        if lacking := sorted(name for name in names if re.fullmatch(r"[a-z][\w.-]*", name) and name not in listed):
+            yield (
+                "models_gone",
+                below[0][0],
+                f"{asked['path']}: {', '.join(lacking[:4])}, which ollama list does not show",
+            )

@@ -89,7 +89,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "a probe that takes too long": ("gpu_discovery_timeout", probe("0.12.6", PROBE, 'error="failed to finish discovery before timeout"')),
     "a probe of 0.32 that takes too long": ("gpu_discovery_timeout", probe("0.32.4", WATCHDOG, 'error="context deadline exceeded"', "WARN")),
     # chosen away
-    "hidden": ("visible_devices_override", start("0.12.6", CUDA_VISIBLE_DEVICES="-1").say(LOOKS).say("user overrode visible devices", "WARN", CUDA_VISIBLE_DEVICES="-1").cpu().text()),
+    "hidden": ("visible_devices_override", start("0.12.6", CUDA_VISIBLE_DEVICES="GPU-7").say(LOOKS).say("user overrode visible devices", "WARN", CUDA_VISIBLE_DEVICES="GPU-7").cpu().text()),
     "one library chosen": ("visible_devices_override", start("0.12.6", OLLAMA_LLM_LIBRARY="cuda_v11").cpu().text()),
     # found before, or found and not used
     "lost since the start before": ("service_started_before_gpu", served("0.20.2").load(4096, layers=(33, 33)).gin(200, "2s").text() + start("0.20.2").later(7200).cpu().tier("0 B", 4096).text()),

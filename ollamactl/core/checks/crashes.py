@@ -31,7 +31,7 @@ WITH_SERVER = re.compile(r"signal: (?:terminated|interrupt|hangup)")
 
 @check(weight=35)
 def runner_crash_on_load(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
-    """The runner dies while a model is loaded, or before it answers once.
+    """The runner dies while a model is loaded, or ends itself while it is used.
 
     Why: a fault of the engine, a model that this release cannot run, or a damaged installation.
     Seen: the engine's last words: an assertion, a signal, an exit status.

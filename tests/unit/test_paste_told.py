@@ -656,6 +656,9 @@ def test_the_like_of_it_without_the_fault_is_quiet(kind: str) -> None:
 
 # questions, and what people say of a host on which all is well
 QUIET = [
+    "A keep_alive of 0 means that the model goes at once, -1 means that it stays.",
+    "The docs say: systemctl edit ollama, then Environment=OLLAMA_HOST=0.0.0.0 below [Service], then a restart.",
+    "Proposal: requests that wait should be served one after another by their age.",
     'How do I change the folder where Ollama keeps its models?',
     'Is there a way to see which models are loaded and how much VRAM they take?',
     'What does OLLAMA_NUM_PARALLEL do, and what is its default?',

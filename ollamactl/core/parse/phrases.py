@@ -90,6 +90,9 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("host_memory_projection", r"projected to use (?P<needed>\d+ MiB) of host memory vs\. (?P<free>\d+ MiB)"),
     # what a proxy writes down, sends or is used by, though the server's own address was asked
     Phrase("http_proxy_told", r"\bTCP_\w+/\d{3} (?:\d+ )?[A-Z]+ \S*:11434\b|Uses proxy env variable (?:http_proxy|HTTP_PROXY|all_proxy|ALL_PROXY)\b|\bX-Squid-Error:"),
+    Phrase("num_gpu_asked", r"\bPARAMETER\s+num_gpu\s+\d+|[\"']num_gpu[\"']\s*:\s*\d+"),
+    # a request for an answer, not the one by which a model is unloaded
+    Phrase("keep_alive_reset", r"\"keep_alive\"\s*:\s*\"?0[ms]?\"?\s*,[^\n]*\"(?:prompt|messages)\"|\"(?:prompt|messages)\"[^\n]*\"keep_alive\"\s*:\s*\"?0[ms]?\"?\s*[,}]"),
     Phrase("something_wrong", r"something went wrong"),
     Phrase("conn_closed", r"wsarecv|forcibly closed"),
     Phrase("num_ctx_on_v1", r"/v1/(?:chat/)?completions.*num_ctx|num_ctx.*/v1/"),
@@ -111,7 +114,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|connection timed out|no such host|no route to host|manifests/\S+ EOF|server misbehaving|Temporary failure in name resolution|TLS handshake timeout|network is unreachable)"),
     Phrase("http_plain_manifest", r"Get \"?http://registry"),
     Phrase("html_reply", r"invalid character '?<'?(?: looking for beginning of value|\W*$)"),
-    Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)(?! (?:\w+ )?(?:minutes?|hours?|seconds?|after|as soon|when|again|from (?:memory|VRAM|the GPU))\b)|ollama list.*(?:empty|nothing)"),
+    Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)(?! (?:\w+ )?(?:minutes?|hours?|seconds?|after|as soon|when (?!OLLAMA_)\w+|again|from (?:memory|VRAM|the GPU))\b)|ollama list.*(?:empty|nothing)"),
     Phrase("load_damaged", r"digest mismatch|(?<!running the model: )(?<=\S )unexpected EOF|file is (?:truncated|corrupt)"),
     Phrase("network_storage", r":\S* on /\S+ type (?:nfs4?|cifs|ceph)|(?:nfs|cifs|smb|ceph)\S* .*models"),
     # containers and exposure

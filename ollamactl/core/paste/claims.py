@@ -16,7 +16,7 @@ from ollamactl.core.paste.claim_rules import NAMES, RULES
 
 # a sentence that says that all is as meant, or what has cured it
 _WELL = re.compile(
-    r"^feature request\b|\bplease add\b|\bwould be (?:nice|great|good)\b|\bas (?:intended|configured|expected|wanted|designed|meant)\b|\bon purpose\b|\ball (?:answered|fine|good|well)\b|\bnothing (?:is )?wrong\b|\bhealthy\b|\b(?:is|are|was|works?) (?:used|found|fine|ok) again\b|\bworks? again\b|\b(?:GPU|card) works\b|\btook effect\b"
+    r"^feature request\b|^proposal\b|\bthis means\b|\bmeans (?:that )?(?:the|it|a)\b|\b(?:docs|documentation|README|FAQ) (?:say|for|of|on)\b|\bplease add\b|\bwould be (?:nice|great|good)\b|\bas (?:intended|configured|expected|wanted|designed|meant)\b|\bon purpose\b|\ball (?:answered|fine|good|well)\b|\bnothing (?:is )?wrong\b|\bhealthy\b|\b(?:is|are|was|works?) (?:used|found|fine|ok) again\b|\bworks? again\b|\b(?:GPU|card) works\b|\btook effect\b"
     r"|\bverified\b|\bconfirmed\b|\bno (?:error|problem|503|fault)s?\b|\bused to\b", re.I
 )
 _JOURNAL = re.compile(r"\w{3} +\d+ [\d:]{8} |\d{4}-\d\d-\d\dT")

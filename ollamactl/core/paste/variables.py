@@ -69,12 +69,12 @@ _PLACES: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 # what a sentence recommends, or says to have cured the fault, is no setting of the host that is asked about
 _ADVICE = re.compile(
-    r"\bto enable\b|\b(?:try|should|must|needs?|needed|requires?)\b|\bfix(?:ed|es)?\b|\bsolv(?:ed?|es)\b|\bhelp(?:s|ed)\b|\bworks? (?:with|after|when|if)\b"
+    r"\bto enable\b|\b(?:docs|documentation|README|FAQ) (?:say|says|tells?|reads?)\b|\b(?:try|should|must|needs?|needed|requires?)\b|\bfix(?:ed|es)?\b|\bsolv(?:ed?|es)\b|\bhelp(?:s|ed)\b|\bworks? (?:with|after|when|if)\b"
     r"|\b(?:adding|added|removing|removed|without|unless|until)\b|\bafter (?:setting|raising|lowering)\b", re.I
 )
 
 
-_CURE = re.compile(r"\b(?:fix(?:ed|es)?|solv(?:ed?|es)|solution|help(?:s|ed)|cured?|try|should|must|have to)\b", re.I)
+_CURE = re.compile(r"\b(?:docs?|documentation|README|FAQ|fix(?:ed|es)?|solv(?:ed?|es)|solution|help(?:s|ed)|cured?|try|should|must|have to)\b", re.I)
 
 
 def calls_another_host(name: str, value: str) -> bool:

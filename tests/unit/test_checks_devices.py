@@ -112,6 +112,7 @@ HEALTHY = {
     "no layers asked for": loaded("0.33.0", "warning: no usable GPU found, --gpu-layers option will be ignored", "load_tensors: offloaded 0/13 layers to GPU", ngl=0),
     "an embedding model on the CPU": served().load(2048, model=A, embedding=True, ok=False).raw("load_tensors: offloaded 0/13 layers to GPU", "load_tensors:   CPU_Mapped model buffer size =   260.86 MiB").say("llama-server started in 1.10 seconds").gin(200, "200ms", "/api/embed").text(),
     "oneAPI": start("0.5.4").line("inference compute", 'id=0 library=oneapi variant="" compute="" driver=0.0 name="Intel(R) Arc(TM) A770 Graphics" total="15.9 GiB" available="15.1 GiB"').load(4096, layers=(33, 33), device="SYCL0").gin(200, "2s").text(),
+    "a start without MLX": start("0.18.2").say("MLX dynamic library not available", "WARN", error="failed to load MLX dynamic library (searched: [/usr/lib/ollama])").gpu().load(4096, layers=(33, 33)).gin(200, "2s").text(),
     "the installer finds one": INSTALLER.format(">>> NVIDIA GPU installed."),
     "another library of the same driver": start("0.5.7").say("unknown error initializing cuda driver library /usr/lib/i386-linux-gnu/libcuda.so.550: wrong ELF class: ELFCLASS32", "INFO", "gpu.go:630").gpu().load(4096, layers=(33, 33)).gin(200, "2s").text(),
     "the kernel on another boot": "May 04 09:59:00 host kernel: NVRM: RmInitAdapter failed! (0x26:0xffff:1456)\n" + served("0.12.6").load(4096, layers=(33, 33)).gin(200, "2s").text(),

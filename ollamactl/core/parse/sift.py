@@ -28,7 +28,7 @@ _STEMS = re.compile(
     rb"|required by|wrong shape|projector type|version of Ollama|runner exited|K-shift|illegal instr|0xc000"
     rb"|signal arrived|file exists|not a directory|not permitted|binary not|Not enough|too large"
     rb"|longer than|not loaded|access fault|GPU Hang|with status|device function|POST predict|quota"
-    rb"|file not f|may not en|entire model|GPU offload|no longer supp|MLX not|terminat|double free|prev_size"
+    rb"|file not f|may not en|entire model|GPU offload|no longer supp|terminat|double free|prev_size"
     rb"|stack smash|HSA_STATUS|UR_RESULT"
 )
 # What may be passed over without looking at the rest of the line: the chatter of a server at work and of a load.

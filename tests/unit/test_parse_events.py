@@ -55,6 +55,8 @@ EXAMPLES = {
     "system": "time=2026-11-30T02:56:39.000Z level=INFO source=ggml.go:104 msg=system CPU.0.AVX=1 compiler=cgo(gcc)",
     "context canceled": "Error: timed out waiting for llama runner to start: context canceled",
     "POST predict": 'Error: POST predict: Post "http://127.0.0.1:40001/completion": EOF',
+    "request failed: ": 'time=2026-11-30T02:56:39.000Z level=INFO source=images.go:1 msg="request failed: Get x: dial tcp: i/o timeout"',
+    "downloading ": 'time=2026-11-30T02:56:39.000Z level=INFO source=download.go:1 msg="downloading 6a0746a1ec1a in 16 291 MB part(s)"',
     "mlx runner failed: ": "Error: 500 Internal Server Error: mlx runner failed: MLX not available",
     ": fatal error": "ggml.c:13942: fatal error",
     "error reading ll": "Error: error reading llm response: read tcp 127.0.0.1:51210->127.0.0.1:51207: wsarecv: An existing connection was forcibly closed",

@@ -6,10 +6,11 @@ import pytest
 
 from ollamactl.cli.sources import text_facts
 from ollamactl.core.checks import run
-from tests.system import cases_commands, cases_healthy, cases_host, cases_logs
+from tests.system import cases_commands, cases_healthy, cases_host, cases_logs, cases_screens
 
 PUBLIC = cases_logs.CASES | cases_host.CASES
-CASES = PUBLIC | cases_commands.CASES
+CASES = PUBLIC | cases_commands.CASES | cases_screens.CASES
+HEALTHY = cases_healthy.CASES | cases_screens.HEALTHY
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -23,12 +24,12 @@ def test_right_finding_first(name: str) -> None:
 
 def test_enough_cases() -> None:
     assert len(PUBLIC) >= 120
-    assert len(CASES) == len(PUBLIC) + len(cases_commands.CASES)
+    assert len(CASES) == len(PUBLIC) + len(cases_commands.CASES) + len(cases_screens.CASES)
 
 
-@pytest.mark.parametrize("name", cases_healthy.CASES)
+@pytest.mark.parametrize("name", HEALTHY)
 def test_nothing_at_warning_where_nothing_is_wrong(name: str) -> None:
-    report = run(text_facts(cases_healthy.CASES[name].encode(), "case"))
+    report = run(text_facts(HEALTHY[name].encode(), "case"))
     assert not report.crashed
     assert [(f.check, f.summary) for f in report.findings if f.severity != "info"] == []
 

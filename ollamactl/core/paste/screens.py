@@ -38,7 +38,7 @@ _PROGRAMS = {
     "dmesg", "docker", "podman", "kubectl", "launchctl", "brew", "snap", "pacman", "dpkg", "rpm", "apt", "dnf", "ss", "netstat",
     "lsof", "ps", "pgrep", "top", "free", "df", "du", "ls", "stat", "find", "namei", "id", "groups", "mount", "findmnt", "ulimit",
     "uname", "env", "printenv", "getent", "which", "curl", "ufw", "iptables", "nft", "ip", "nmap", "getenforce", "ausearch", "wsl",
-    "defaults", "pmset", "loginctl", "sysctl", "modinfo", "nginx",
+    "defaults", "pmset", "loginctl", "sysctl", "modinfo", "nginx", "diff", "git", "strings",
 }  # fmt: skip
 _ROOTS = {"etc", "proc", "usr", "var", "run", "home", "opt", "root", "sys", "dev", "lib"}
 _PROFILES = {"bashrc", "zshrc", "profile", "zprofile", "zshenv"}

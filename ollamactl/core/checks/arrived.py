@@ -46,6 +46,19 @@ def need_daemon_reload(facts: Facts, signs: Signs = NO_SIGNS, service: Service |
         yield Finding("warning", said, signs.lines("not_reloaded_told"), fix)
 
 
+def _kept(service: Service, process: Process) -> tuple[str, ...]:
+    """Ollama's variables of `systemctl show` that the process has otherwise, or not; where no file beats them."""
+    if process.environ is None or service.environment_files:
+        return ()
+    pairs = dict(item.partition("=")[::2] for item in service.environment)
+    names = [n for n in pairs if n.startswith("OLLAMA_") and n not in service.unset_environment]
+    return tuple(
+        f"systemctl show: {name}={pairs[name]}; process {process.pid}: {name}={process.environ.get(name, '(unset)')}"
+        for name in names
+        if process.environ.get(name) != pairs[name]
+    )
+
+
 @check(weight=80)
 def config_newer_than_process(
     facts: Facts,
@@ -63,6 +76,10 @@ def config_newer_than_process(
     if signs.has("process_older") and (process is None or effective is None):
         said = "the process began before its configuration was changed, and has what it was given then"
         yield Finding("warning", said, signs.lines("process_older"), "sudo systemctl restart ollama")
+        return
+    if service is not None and process is not None and effective is None and (kept := _kept(service, process)):
+        said = "the process has another environment than systemd would give it now"
+        yield Finding("warning", said, kept, "sudo systemctl restart ollama")
         return
     if service is None or effective is None:
         if signs.has("config_only_future"):

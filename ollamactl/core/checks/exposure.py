@@ -23,6 +23,10 @@ def _is_server(socket: Listener) -> bool:
     return socket.name == "ollama" or (socket.name == "" and socket.port == 11434)
 
 
+def _at(socket: Listener) -> str:
+    return f"[{socket.address}]:{socket.port}" if ":" in socket.address else f"{socket.address}:{socket.port}"
+
+
 def _container(facts: Facts) -> bool:
     inside = facts.told is not None and facts.told.world == "docker"
     line = facts.start.listening_line.text if facts.start and facts.start.listening_line else ""
@@ -74,12 +78,12 @@ def api_exposed_without_auth(
     ]
     listening = start.listening if start and not start.ended else ""
     if not mine and not listening and facts.process is None and not signs.has("ipv6_only_shown"):
-        mine = [x for x in facts.listeners or () if _is_server(x) and _wild(f"{x.address}:{x.port}")]
+        mine = [x for x in facts.listeners or () if _is_server(x) and exposed(f"http://{_at(x)}")]
     published = signs.lines("port_published")
     told = facts.listeners is None or facts.process is None  # no sockets were read, or nothing ties them to the server
     if mine or (listening and told and exposed(f"http://{listening}")):
         inside = _container(facts) and not published
-        at = f"{mine[0].address}:{mine[0].port}" if mine else listening
+        at = _at(mine[0]) if mine else listening
         yield Finding(
             "info" if inside else "warning",
             f"the API listens on {at}: every interface"

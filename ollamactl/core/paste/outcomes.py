@@ -27,13 +27,16 @@ _ELSEWHERE = re.compile(
 )
 _REFUSED = re.compile(r"curl: \(7\)|\b[Rr]efused\b|ECONNREFUSED|TcpTestSucceeded\s*:\s*False|\b11434/tcp\s+closed\b")
 _STATUS = re.compile(r"(?:\w+ ?[=:]? ?)?7$")  # of curl: could not connect
-_LOST = re.compile(r"[<-]\s?Environment(?:File)?=.*\bOLLAMA_")
+_LOST = re.compile(r"\s?Environment(?:File)?=.*\bOLLAMA_")
 _MAIN = re.compile(r"/ollama\.service$")
 _UNIT = re.compile(r"/ollama\.service(?:\.d/[\w.-]+\.conf)?$|^/etc/(?:default|sysconfig|conf\.d)/ollama$")
 _BEGAN = re.compile(
     r"\s*(?:(?:ExecMainStart|ActiveEnter)Timestamp=|Active: active \(running\) since )(?:\w{3} )?(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?: (?P<zone>[A-Z]+|[+-]\d{2,4}))?"
 )
 _LSTART = re.compile(r"(?:^|\s)\w{3} (?P<month>\w{3}) +(?P<day>\d{1,2}) (?P<time>\d\d:\d\d:\d\d) (?P<year>\d{4})\b")
+_DATED = re.compile(
+    r"\w{3} (?P<month>\w{3}) +(?P<day>\d{1,2}) (?P<time>\d\d:\d\d:\d\d) (?:[AP]M )?\w+ (?P<year>\d{4})$"
+)
 _STAMP = r"(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?)(?:\.\d+)?(?: (?P<zone>[+-]\d{4}))?"
 _OF_FILE = re.compile(
     rf"(?:[-l][rwx-]{{9}}[.+@]? .*? )?{_STAMP} (?P<path>[\w./@-]+)\s*$|(?P<first>/\S+) {_STAMP.replace('?P<at>', '?P<then>').replace('?P<zone>', '?P<offset>')}\s*$"
@@ -47,6 +50,7 @@ _FOLDER = re.compile(r"(?:/etc/systemd/system/|/run/systemd/system/)ollama\.serv
 _MONTHS = {"JanFebMarAprMayJunJulAugSepOctNovDec"[n : n + 3]: n // 3 + 1 for n in range(0, 36, 3)}
 _LIST_HEAD = re.compile(r"\s*NAME\s+ID\s+SIZE\s+MODIFIED")
 _LISTED = re.compile(r"\s*(?:[\w.-]+/)*(?P<name>[\w.-]+):[\w.-]+\s+[0-9a-f]{12}\s")
+_MANIFEST = re.compile(r"(?P<path>/\S*/manifests/registry\.ollama\.ai/library)/(?P<name>[a-z][\w.-]*)(?:/\S*)?")
 _MANIFESTS = re.compile(r"\bls\b(?! -\S*R)[^|;&]*?(?P<path>[~/]\S*/manifests/registry\.ollama\.ai/library)/?\s*$")
 
 
@@ -62,10 +66,9 @@ def read(lines: Lines) -> Iterable[tuple[str, int, str]]:
 
 def taken_out(command: str, line: str) -> bool:
     """Whether this is a line of a comparison's side that is in force no more."""
-    return (
-        re.match(r"(?:sudo )?(?:git |colordiff|diff\b)", command) is not None
-        and re.match(r"[<-] ?\w", line) is not None
-    )
+    if re.match(r"(?:sudo )?(?:git |colordiff|diff\b)", command) is None:
+        return False
+    return re.match(r"[<>+-] ?\w", line) is not None and line[0] in (_gone_side(command, []) or "<-")
 
 
 def _screens(lines: Lines) -> Iterator[Screen]:
@@ -89,14 +92,21 @@ def _refused(command: str, below: Lines) -> Iterator[tuple[str, int, str]]:
             return
 
 
+def _gone_side(command: str, below: Lines) -> str:
+    """The marks of the lines of a comparison that the unit's main file does not have; empty where it is none."""
+    headers = [text.split()[1] for _, text in below if re.match(r"(?:\+\+\+|---) \S", text)]
+    paths = headers[:2] if len(headers) > 1 else [word for word in command.split() if "/" in word or "." in word][-2:]
+    if len(paths) == 2 and not _MAIN.search(paths[1]) and _MAIN.search(paths[0]):
+        return ">+"
+    return "<-" if paths and _MAIN.search(paths[-1]) else ""
+
+
 def _rewritten(command: str, below: Lines) -> Iterator[tuple[str, int, str]]:
     """Settings that a copy of the unit's main file has and the file itself does not."""
-    if not re.search(r"\bdiff\b", command):
-        return
-    headers = [text.split()[1] for _, text in below if re.match(r"\+\+\+ \S", text)]
-    now = headers[0] if headers else (command.split() or [""])[-1]
-    if _MAIN.search(now):
-        yield from (("unit_rewritten", n, text.strip()) for n, text in below if _LOST.match(text))
+    if re.search(r"\bdiff\b", command) and (marks := _gone_side(command, below)):
+        yield from (
+            ("unit_rewritten", n, text.strip()) for n, text in below if text[:1] in marks and _LOST.match(text[1:])
+        )
 
 
 def _older(found: list[Screen], lines: Lines) -> Iterator[tuple[str, int, str]]:
@@ -131,16 +141,18 @@ def _began(text: str) -> tuple[datetime, str] | None:
     if found := _BEGAN.match(text):
         return (at, found["zone"] or "") if (at := _moment(found["at"])) else None
     if ("ollama" in text or len(text.strip()) == 24) and (found := _LSTART.search(text)):
-        at = _moment(f"{found['year']}-{_MONTHS.get(found['month'], 0):02}-{int(found['day']):02} {found['time']}")
-        return (at, "") if at else None
+        return (named, "") if (named := _named(found)) else None
     return None
 
 
 def _changed(command: str, below: Lines, year: int) -> Iterator[tuple[int, str, datetime, str]]:
     """(line, path, time, offset of its zone) of the unit's files that were listed with their times."""
     inside = _FOLDER.search(command)
-    path = ""
+    asked = re.search(r"\bdate -r (/\S+)", command)
+    path = asked[1] if asked else ""
     for n, text in below:
+        if asked and (dated := _DATED.match(text.strip())) and (when := _named(dated)) and _UNIT.search(path):
+            yield n, path, when, ""
         if found := _STAT_FILE.match(text):
             path = found["path"]
             continue
@@ -159,6 +171,11 @@ def _changed(command: str, below: Lines, year: int) -> Iterator[tuple[int, str, 
             yield n, name, at, offset
 
 
+def _named(found: re.Match[str]) -> datetime | None:
+    """The time of a match whose month is a name."""
+    return _moment(f"{found['year']}-{_MONTHS.get(found['month'], 0):02}-{int(found['day']):02} {found['time']}")
+
+
 def _moment(text: str) -> datetime | None:
     try:
         return datetime.fromisoformat(text)
@@ -167,23 +184,32 @@ def _moment(text: str) -> datetime | None:
 
 
 def _unlisted(found: list[Screen], lines: Lines) -> Iterator[tuple[str, int, str]]:
-    """Models of which a folder has manifests and that `ollama list` does not show."""
-    if not any(_LIST_HEAD.match(text) for _, text in lines):
-        return
-    listed = {row["name"] for _, text in lines if (row := _LISTED.match(text))}
-    for command, below in found:
-        asked = _MANIFESTS.search(command)
-        if asked is None or not below or re.search(r"No such file|denied", below[0][1]):
-            continue
-        names = {
-            name.rstrip("/")
-            for _, text in below
-            if "total " not in text
-            for name in text.split()[-1 if text[:1] == "d" else 0 :]
-        }
-        if lacking := sorted(name for name in names if re.fullmatch(r"[a-z][\w.-]*", name) and name not in listed):
-            yield (
-                "models_gone",
-                below[0][0],
-                f"{asked['path']}: {', '.join(lacking[:4])}, which ollama list does not show",
-            )
+    """Models of which a folder has manifests and that `ollama list` does not show, or two folders of other models."""
+    folders = {path: some for command, below in found for path, some in _manifests(command, below).items()}
+    if any(_LIST_HEAD.match(text) for _, text in lines):
+        listed = {row["name"] for _, text in lines if (row := _LISTED.match(text))}
+        for path, some in folders.items():
+            if lacking := sorted(set(some) - listed):
+                said = f"{path}: {', '.join(lacking[:4])}, which ollama list does not show"
+                yield "models_gone", some[lacking[0]], said
+    elif len(folders) > 1 and len({frozenset(some) for some in folders.values()}) > 1:
+        for path, some in folders.items():
+            yield "models_gone", next(iter(some.values())), f"{path}: {', '.join(sorted(some)[:4])}"
+
+
+def _manifests(command: str, below: Lines) -> dict[str, dict[str, int]]:
+    """Folder of manifests -> models in it, with the lines that name them, of an `ls` or a `find`."""
+    folders: dict[str, dict[str, int]] = {}
+    asked = _MANIFESTS.search(command)
+    for n, text in below:
+        if found := _MANIFEST.match(text.strip()):
+            folders.setdefault(found["path"], {})[found["name"]] = n
+        elif (
+            asked
+            and re.match(r"d[rwxst-]{9}|[a-z][\w.-]*(?:\s|/|$)", text)
+            and not text.startswith(("total ", "ls: "))
+        ):
+            names = text.split()[-1:] if text[:1] == "d" and text[1:2] in "r-" else text.split()
+            some = folders.setdefault(asked["path"], {})
+            some.update({name.rstrip("/"): n for name in names if re.fullmatch(r"[a-z][\w.-]*/?", name)})
+    return {path: some for path, some in folders.items() if some}

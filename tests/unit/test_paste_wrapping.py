@@ -7,6 +7,7 @@ import html
 import itertools
 import json
 import re
+import time
 from collections.abc import Callable
 
 import pytest
@@ -98,6 +99,13 @@ def test_lines_themselves_are_left_alone() -> None:
     journal = f"Mar 04 10:11:12 box ollama[41]: {LINES['context_multiplied_by_parallel']}"
     text = "\n".join([*LINES.values(), journal, "    " + journal, "A sentence; its <b> and &copy; \\d+ stay.", 'Environment=“OLLAMA_HOST=0.0.0.0”'])
     assert wrapping.unwrapped(text) == (text, None)
+
+
+@pytest.mark.parametrize("piece", ["msg='a ", 'level=INFO msg=\\"', "[GIN] \" '/ ", '{"a":["', T + 'level=INFO source=a.go:1 msg="x" ', "NUM_PARALLEL=4 -c "])
+def test_a_hostile_line_takes_no_time_without_end(piece: str) -> None:
+    begun = time.process_time()
+    facts_of((piece * 20000).encode(), "paste")
+    assert time.process_time() - begun < 20  # a search that takes the square of the length takes a minute and more
 
 
 def test_evidence_is_on_the_line_where_it_was_pasted() -> None:

@@ -96,13 +96,15 @@ def _parts(line: str) -> list[str]:
 
 def _said(piece: str) -> list[str]:
     """The piece, and the lines of the server that it tells in its own words."""
+    if len(piece) > LONGEST:
+        return [piece]
     if (cached := told.prompt_cache(piece)) and not _STAMPED.match(piece):
         return [piece, *cached]
     if len(started := told.loads(piece)) > 1 and not _STAMPED.match(piece):
         return [piece, *started] if canonical(piece) is None else started
     if len(several := told.requests(piece)) > 1 and not _STAMPED.match(piece):
         return [piece, *several] if canonical(piece) is None else several
-    if LOG_LINE.match(piece[:300]) or _STAMPED.match(piece) or len(piece) > LONGEST or canonical(piece) is not None:
+    if LOG_LINE.match(piece[:300]) or _STAMPED.match(piece) or canonical(piece) is not None:
         beside = told.loads(piece) if "OLLAMA_NUM_PARALLEL" in piece and not _STAMPED.match(piece) else []
         return [piece, *beside]
     return [piece, *told.lines(piece)]

@@ -208,7 +208,7 @@ def _straight(line: str) -> str:
     """A record's values in straight double quotation marks."""
     if not line.isascii() and ("level=" in line or "msg=" in line or "[GIN]" in line):
         line = line.translate(_STRAIGHT)
-    if "'" in line and _SINGLED.search(line):
+    if "'" in line and len(line) < 4 * LONGEST and _SINGLED.search(line):
         line = _SINGLE.sub(lambda found: '"' + (found[1] or found[2] or "").replace('"', '\\"') + '"', line)
     return line
 

@@ -101,3 +101,31 @@ def test_told_cases(text: str, first: str, healthy: str) -> None:
 def test_what_is_gone_is_no_folder_of_models(text: str) -> None:
     assert "models_in_two_dirs" not in found(f"{text}; ollama version is 0.20.0", "error", "warning", "info")
     assert "models_in_two_dirs" in found("After the update all my models are gone; ollama version is 0.20.0")
+
+
+ECHO = "$ echo $OLLAMA_HOST\n127.0.0.1:{}\n$ ollama ps\nError: could not connect to ollama server, run 'ollama serve' to start it\n$ ss -ltnp\nLISTEN 0      4096       127.0.0.1:11434      0.0.0.0:*    users:((\"ollama\",pid=1101,fd=3))\n"
+KEPT = "$ systemctl show ollama -p Environment\nEnvironment=OLLAMA_KEEP_ALIVE={keep}\n$ ollama ps\nNAME        ID              SIZE      PROCESSOR    CONTEXT    UNTIL\nmini:4b     359d7dd4bcda    3.5 GB    100% GPU     4096       {until}\n"
+FEW = "$ ollama show mini --modelfile\nFROM mini:4b\nPARAMETER num_gpu {}\n$ journalctl -u ollama -o cat\nload_tensors: offloaded {}/41 layers to GPU\n"
+TIMED = "$ curl -s -o /dev/null -w '%{{http_code}} %{{time_total}}\\n' https://llm.example.lan/api/chat -d @q.json\n{}\n$ ollama -v\nollama version is 0.20.0\n"
+ASKS = '$ curl -s localhost:11434/api/generate -d \'{{"model":"mini",{}"keep_alive":{}}}\' | jq .load_duration\n8123456789\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ECHO.format(12000), ["client_host_differs_from_server"]),
+        (KEPT.format(keep="-1", until="3 minutes from now"), ["client_overrides_keep_alive"]),
+        (KEPT.format(keep="-1", until="Forever"), []),
+        (KEPT.format(keep="5m", until="3 minutes from now"), []),
+        (FEW.format(6, 6), ["num_gpu_option_limits_layers"]),
+        (FEW.format(99, 41), []),
+        (TIMED.format("504 60.011"), ["proxy_timeout_60s"]),
+        (TIMED.format("504 0.004"), []),
+        (TIMED.format("200 64.123"), []),
+        (ASKS.format('"prompt":"x",', 0), ["client_overrides_keep_alive"]),
+        (ASKS.format('"prompt":"x",', -1), []),
+        (ASKS.format("", 0), []),  # unloads the model
+    ],
+)  # fmt: skip
+def test_outputs_of_commands_about_clients(text: str, expected: list[str]) -> None:
+    assert found(text) == expected

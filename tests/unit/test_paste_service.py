@@ -118,3 +118,18 @@ def test_states_of_the_process(form: str) -> None:
 )  # fmt: skip
 def test_words_of_shells_and_containers(line: str, halted: bool) -> None:
     assert (processes.stopped([(1, line)]) is not None) == halted
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$ systemctl show ollama -p RuntimeMaxUSec --value\n4h\n$ systemctl is-active ollama\nactive\n", ["runtime_limit_ends_server"]),
+        ("$ systemctl show ollama -P StandardOutput\nnull\n$ systemctl is-active ollama\nactive\n", ["log_not_kept"]),
+        ("$ systemctl show ollama -P StandardOutput\njournal\n$ systemctl is-active ollama\nactive\n", []),
+        (shown("WatchdogUSec=20s", "Result=watchdog"), ["service_restart_loop"]),
+        (shown("WatchdogUSec=0", "Result=success"), []),
+        (shown("ActiveState=active", "Result=watchdog"), []),  # of an earlier run
+    ],
+)  # fmt: skip
+def test_values_that_only_their_command_names(text: str, expected: list[str]) -> None:
+    assert found(text) == expected

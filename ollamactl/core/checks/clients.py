@@ -81,7 +81,8 @@ def client_host_differs_from_server(
     """
     hosts = [g for g in given if g.name == "OLLAMA_HOST"]
     ports = {m[1] for g in hosts if (m := re.search(r":(\d+)", g.value))}
-    listening = start.listening if start else ""
+    sockets = [f"{x.address}:{x.port}" for x in facts.listeners or () if x.name == "ollama"]
+    listening = (start.listening if start else "") or (sockets[0] if len(sockets) == 1 else "")
     port = listening.rsplit(":", 1)[-1] if listening else next(iter(ports), "")
     for one in strays:
         asked = settings.REGISTRY["OLLAMA_HOST"].read(one.value).printed if one.name == "OLLAMA_HOST" else ""

@@ -11,9 +11,10 @@ from ollamactl.core import govalues
 from ollamactl.core.checks.base import Finding, check, configured
 from ollamactl.core.facts import Facts, Load, Start
 from ollamactl.core.inflight import is_work
-from ollamactl.core.needs import NO_SIGNS, Signs
+from ollamactl.core.needs import NO_SIGNS, Given, Signs
 from ollamactl.core.parse.slog import seconds_of
 
+ALIKE = 1.5  # durations of which the longest is so many times the shortest
 # lines after which a load follows that no client's keep_alive has brought about
 DIED = (
     "runner_killed", "runner_gone", "runner_terminated", "runner_dropped", "runner_trace", "fatal_error", "eviction",
@@ -23,7 +24,7 @@ DIED = (
 
 @check(weight=40)
 def client_overrides_keep_alive(
-    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None
+    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None, given: tuple[Given, ...] = ()
 ) -> Iterator[Finding]:
     """A client sends its own keep_alive, which beats the server's.
 
@@ -32,8 +33,9 @@ def client_overrides_keep_alive(
     Do: set it in the client.
     """
     config = (start.config if start else None) or {}
-    keep = config.get("OLLAMA_KEEP_ALIVE", "")
-    forever = keep.startswith("2562047h")
+    told = next((g.value for g in given if g.name == "OLLAMA_KEEP_ALIVE" and g.scope in ("service", "process")), "")
+    keep = config.get("OLLAMA_KEEP_ALIVE", told)
+    forever = keep.startswith(("2562047h", "-"))
     lines = signs.lines("until_soon")
     if lines and (forever or signs.has("keep_alive_expected") or _hours(keep) >= 1):
         yield Finding(
@@ -130,7 +132,8 @@ def _expires(facts: Facts) -> list[str]:
 
 
 def _alternating(start: Start) -> int:
-    """How often durations of one path jump by more than six times and back, where no load was printed."""
+    """How often durations of one path jump by more than six times and back, where no load was printed: slow ones that
+    are alike, as loads of one model are; answers of different lengths are not."""
     if start.loads:
         return 0
     rows = [r.seconds for r in start.recent if r.path in ("/api/chat", "/api/generate") and r.status == 200]
@@ -138,4 +141,7 @@ def _alternating(start: Start) -> int:
         return 0
     low = sorted(rows)[len(rows) // 4]
     slow = [r > 6 * low and r > 20 for r in rows]
-    return sum(a != b for a, b in itertools.pairwise(slow)) if sum(slow) >= 2 and not all(slow) else 0
+    longest = [r for r, is_slow in zip(rows, slow, strict=True) if is_slow]
+    if len(longest) < 2 or all(slow) or max(longest) > ALIKE * min(longest):
+        return 0
+    return sum(a != b for a, b in itertools.pairwise(slow))

@@ -335,13 +335,21 @@ def num_gpu_override_too_high(signs: Signs, facts: Facts, start: Start | None = 
             signs.quotes([*asked[-1:], *signs.of("alloc_failed")[-1:]]),
             "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients",
         )
-    elif signs.has("num_gpu_forced") and not _limited_by(signs, start):
+    elif signs.has("num_gpu_forced") and not _limited_by(signs, start) and not _whole(start):
         yield Finding(
             "warning",
             "num_gpu is forced: Ollama's own fitting is switched off",
             signs.lines("num_gpu_forced"),
             "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients",
         )
+
+
+def _whole(start: Start | None) -> bool:
+    """Whether the last load has all its layers on the GPU, and works."""
+    last = start.loads[-1] if start and start.loads else None
+    if last is None or last.offloaded is None or last.error:
+        return False
+    return last.offloaded[0] == last.offloaded[1]
 
 
 def _limited_by(signs: Signs, start: Start | None) -> LogEvent | None:
@@ -351,7 +359,7 @@ def _limited_by(signs: Signs, start: Start | None) -> LogEvent | None:
     for event in signs.of("memory_estimate"):
         requested = re.search(r"layers\.requested=\"?(\d+)", event.text)
         part |= {int(requested[1])} if requested and any(int(requested[1]) < of for _, of in loads) else set()
-    for event in signs.of("num_gpu_forced"):
+    for event in signs.of("num_gpu_forced", "num_gpu_asked"):
         if (asked := re.search(r"num_gpu\D{0,3}(\d+)", event.text)) and int(asked[1]) in part:
             return event
     return None

@@ -128,7 +128,8 @@ def service_restart_loop(
     serves = start is not None and bool(start.listening) and not start.ended
     if service is not None and service.n_restarts and flapping:
         counter = max(counter, service.n_restarts)
-    failed = service is not None and service.active_state == "failed"
+    unasked = service is not None and not service.active_state and service.result not in ("", "success")
+    failed = unasked or (service is not None and service.active_state == "failed")
     if service is not None and service.n_restarts and serves and service.active_state == "active" and not limit:
         yield Finding(
             "info",

@@ -22,11 +22,13 @@ PHRASES: tuple[Phrase, ...] = (
            r"|drop-ins? changed on disk"),
     Phrase("bad_setting", r"Unit ollama\S* has a bad unit file setting|LoadState=bad-setting"),
     Phrase("outside_section", r"assignment outside of (?:a )?section"),
-    Phrase("malformed_assignment", r"export\s+(?P<name>OLLAMA_\w+)\s*:\s*(?P<value>\S+)"),
+    Phrase("malformed_assignment", r"(?<!--)export\s+(?P<name>OLLAMA_\w+)\s*:\s*(?P<value>\S+)"),
     Phrase("malformed_assignment", r"export\s+(?P<name>OLLAMA_\w+)\s+=\s*(?P<value>\S+)"),
+    Phrase("malformed_assignment", r"failed to run command ['‘](?P<name>OLLAMA_\w+)=(?P<value>[^'’\n]*)['’]: No such file"),
+    Phrase("malformed_assignment", r": (?:line \d+: )?(?P<name>OLLAMA_\w+)=(?P<value>[^\s:]*\S{0,40}): command not found"),
     Phrase("malformed_assignment", r"Invalid environment assignment, ignoring: [\"']?(?P<name>OLLAMA_\w+)\s*[=:]?\s*(?P<value>[^\s\"']*)"),
     Phrase("malformed_assignment", r"environment\s*=\s*[\"']?(?P<name>OLLAMA_\w+)(?:\s+=\s*|\s*:\s*|\s+(?=\d))(?P<value>[^\"'\s]+)"),
-    Phrase("command_missing", r"\bollama: (?:command )?not found|command not found: ollama|['\"]ollama['\"] is not recognized|No such file or directory: ['\"]ollama['\"]|ollama: executable file not found|exec: \"?ollama\"?: (?:executable file )?not found"),
+    Phrase("command_missing", r"\bollama: (?:command )?not found|command not found: ollama|Command 'ollama' not found|: (?:line \d+: )?/\S*/ollama: No such file or directory|['\"]ollama['\"] is not recognized|No such file or directory: ['\"]ollama['\"]|ollama: executable file not found|exec: \"?ollama\"?: (?:executable file )?not found"),
     Phrase("unit_masked", r"Unit ollama\S* is masked|Loaded: masked|unit file is masked"),
     Phrase("unit_absent", r"Unit ollama\S* (?:could not be found|not found|does not exist)"
            r"|Failed to (?:enable|start|restart|edit) \S*ollama\S*: Unit \S+ not (?:found|loaded)"

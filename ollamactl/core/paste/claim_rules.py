@@ -170,7 +170,7 @@ RULES: tuple[Rule, ...] = (
     Rule("embedding_parallel", (r"\bembed\w*", r"\bseveral requests\b|\brequests (?:at once|in parallel|concurrently)\b"), (r"\b503\b|\b500\b",)),
     Rule("queue_full", (r"\b503\b", r"\bbusy\b|\brequests?\b|\bqueue\b|\banswered\b|\b/api/|\bburst\b|\bms\b"), (NO_503, r"\bproxy\b", r"\bnginx\b", r"\bsquid\b|\bTCP_[A-Z]+/\d{3}\b")),
     Rule("queue_full", (r"\bserver busy\b|\bmaximum pending requests\b",)),
-    Rule("queue_expected", (r"(?:\b|_)MAX_QUEUE\b", r"\b(?:still|all|extra|excess\w*)\b[^.]{0,40}\bwait|\bnone rejected\b|\binstead of 503\b|\bno 503\b|\bnot (?:rejected|applied|bounded)")),
+    Rule("queue_expected", (r"(?:\b|_)MAX_QUEUE\b", r"\b(?:still|all|extra|excess\w*)\b[^.]{0,40}\bwait|\bwaits? (?:for )?(?:\w+ )?minutes\b|\bnone rejected\b|\binstead of 503\b|\bno 503\b|\bnot (?:rejected|applied|bounded)")),
     Rule("queue_expected", (r"(?:\b|_)MAX_QUEUE\b", NO_503)),
     Rule("queue_expected", (r"\bno(?:body|ne)?\b(?: (?:gets|is given|sees|got|saw))?(?: an?| any)? 503\b",)),
     Rule("queue_expected", (r"\b(?:concurrent|parallel|simultaneous|at once)\b", r"\brequests?\b|\bcalls?\b", r"\bloaded model\b|\bmodel (?:that )?is loaded\b", r"\bnone (?:was |were |is |are )?(?:rejected|refused|turned away)\b|\b(?:all|they) wait\w*")),

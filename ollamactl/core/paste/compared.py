@@ -11,7 +11,7 @@ from ollamactl.core import settings
 from ollamactl.core.paste import screens
 
 ABSENT = "path_absent"
-KINDS = {"twin_names", "slower_now", "models_gone", "gpu_libraries_absent", "ssh_session", "runner_cpu_busy", ABSENT}
+KINDS = {"twin_names", "gateway_timeout", "slower_now", "models_gone", "gpu_libraries_absent", "ssh_session", "runner_cpu_busy", ABSENT}
 Lines = list[tuple[int, str]]
 
 _VERSION = re.compile(r"(?:\bollama version is |^\W{0,3}(?:with |on |release )?v?)(?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})(?=[:,]? |$)")
@@ -27,6 +27,10 @@ BUSY = 300.0  # per cent of one core: sampling and a runner's own thread take le
 _ABSENT = re.compile(r"(?:ls|stat|du|df): (?:cannot (?:access|statx?|open)(?: directory)? )?['\"‘]?/[^'\"’:\n]+['\"’]?: No such file or directory")
 _BLOB = re.compile(r"FROM \S*sha256[-:](?P<hash>[0-9a-f]{12,64})\s*$")
 _PARAMETER = re.compile(r"PARAMETER (?P<name>num_ctx|num_batch|num_gpu|num_thread|use_mmap)\s+(?P<value>\S+)")
+_TIMED = re.compile(r"\bcurl\b.*(?:-w|--write-out)\b.*%\{(?:http_code|response_code|time_\w+)\}")
+_GAVE_UP = re.compile(r"(?<![.\d])(?:502|504|524)(?![.\d])")  # a gateway's status
+_SECONDS_OF = re.compile(r"(?<![\d.])(?P<took>\d{1,5}\.\d{3,6})(?!\d)")
+PATIENT = 5.0  # seconds: what a gateway waits for at least; less is a server that is down
 _PACKAGES = re.compile(r"\bpacman -Q")
 _PACKAGE = re.compile(r"^(?:local/)?(?P<name>ollama(?:-cuda|-rocm|-vulkan)?) \d[\w.:+]*-\d")
 
@@ -39,6 +43,7 @@ def read(lines: Lines) -> Iterable[tuple[str, int, str]]:
     yield from _session(lines)
     yield from _busy(lines)
     yield from _twins(lines)
+    yield from _timings(lines)
     yield from ((ABSENT, n, found[0]) for n, text in lines if (found := _ABSENT.match(text)))
 
 
@@ -73,6 +78,16 @@ def _twins(lines: Lines) -> Iterable[tuple[str, int, str]]:
     for blob, parameters in models.items():
         if any(a != b for a, b in itertools.pairwise(parameters)):
             yield "twin_names", *places[blob]
+
+
+def _timings(lines: Lines) -> Iterable[tuple[str, int, str]]:
+    """Replies of a gateway that gave up, as `curl -w '%{http_code} %{time_total}'` prints them."""
+    timed = False
+    for n, text in lines:
+        if (command := screens.prompt(text)) is not None:
+            timed = _TIMED.search(command) is not None
+        elif timed and (took := _SECONDS_OF.search(text)) and _GAVE_UP.search(text) and float(took["took"]) >= PATIENT:
+            yield "gateway_timeout", n, f"curl: {text.strip()}"
 
 
 def _model_folders(lines: Lines) -> Iterable[tuple[str, int, str]]:

@@ -14,17 +14,26 @@ _PROFILE = re.compile(r"/etc/environment$|/etc/profile\b|\.(?:bashrc|zshrc|profi
 _ASSIGNED = re.compile(r"\s*(?:export )?(?P<name>[A-Za-z_]\w*)=(?P<value>.*?)\s*$")
 
 
+_ECHOED = re.compile(
+    r"(?:echo|printf '%s\\n') \"?\$\{?(?P<name>[A-Z]\w+)\}?\"?\s*$|printenv (?P<printed>[A-Z]\w+)\s*$"
+)
+_VALUE_ONLY = re.compile(r"systemctl\b.*\bshow\b")
+_PROPERTY = re.compile(r"(?:-p|-P|--property)[ =]?(?P<name>[A-Z]\w+)(?!\S)")
+
+
 class Printed:
     """The screen that is being read: begun by each prompt, given every line below it."""
 
     def __init__(self) -> None:
         self.command = ""
+        self._named = ""  # the command whose one value was read
         self._path = ""
         self._environ: tuple[int, dict[str, str]] | None = None
         self._files: dict[str, list[tuple[int, str]]] = {}
 
     def begin(self, command: str) -> None:
         self.command = command
+        self._named = ""
         self._path = screens.opened(command)
         found = _ENVIRON.search(command)
         if found and "grep" not in command:  # of a part of it nothing tells what is unset
@@ -38,11 +47,26 @@ class Printed:
         if found := _ASSIGNED.match(line):
             self._environ[1].setdefault(found["name"], found["value"])
 
+    def named(self, line: str) -> str:
+        """A line with the name that only the command has: of a variable that is echoed, of a property."""
+        command, text = self.command, line.strip()
+        if not text or self._named == command:
+            return line
+        if found := _ECHOED.match(command):
+            self._named = command
+            return f"{found['name'] or found['printed']}={text}"
+        asked = _PROPERTY.findall(command)
+        bare = "--value" in command or " -P" in command
+        if bare and len(asked) == 1 and _VALUE_ONLY.search(command):
+            self._named = command
+            return f"{asked[0]}={text}"
+        return line
+
     def scope(self, name: str, value: str) -> str:
         """Where an assignment on this screen is in force; empty where the command does not say."""
         if _ENVIRON.search(self.command):
             return "process"
-        if not (_SHELL.match(self.command) or _PROFILE.search(self._path)):
+        if not (_SHELL.match(self.command) or _ECHOED.match(self.command) or _PROFILE.search(self._path)):
             return ""
         return "client" if name == "OLLAMA_HOST" and "0.0.0.0" not in value else "shell"
 

@@ -77,6 +77,7 @@ class Splitter:
                 line = line[: line.rindex(command)] + screens.evidence(command)
                 keep[n] = ""
             else:
+                line = self.printed.named(line)
                 self.printed.take(n + 1, line)
             if (own := canonical(line)) is not None:
                 keep[n] = own

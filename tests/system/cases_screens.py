@@ -43,6 +43,7 @@ CASES: dict[str, tuple[str, str]] = {
     "fish-config": ("env_set_in_shell_not_service", "$ cat ~/.config/fish/config.fish\nset -x OLLAMA_HOST 0.0.0.0\n" + CONFIG),
     "csh": ("env_set_in_shell_not_service", "% cat ~/.cshrc\nsetenv OLLAMA_NUM_PARALLEL 4\n" + CONFIG),
     "nushell": ("env_set_in_shell_not_service", "$env.OLLAMA_NUM_PARALLEL = 4\n" + CONFIG),
+    "fish-variables": ("env_set_in_shell_not_service", "$ grep OLLAMA ~/.config/fish/fish_variables\nSETUVAR --export OLLAMA_NUM_PARALLEL:4\n$ systemctl show ollama -p Environment\nEnvironment=PATH=/usr/local/bin\n"),
     "declare-x": ("env_set_in_shell_not_service", "$ declare -x OLLAMA_NUM_PARALLEL=4\n$ journalctl -u ollama\n" + CONFIG),
     # sections
     "install-section": ("dropin_missing_section_header", f"# {D}/override.conf\n[Install]\nEnvironment=\"OLLAMA_HOST=0.0.0.0\"\n"),
@@ -57,6 +58,8 @@ CASES: dict[str, tuple[str, str]] = {
     "ls-environment-file": ("config_newer_than_process", "$ ls -l --full-time /etc/default/ollama\n-rw-r--r-- 1 root root 64 2026-03-04 10:00:00.000000000 +0100 /etc/default/ollama\n$ systemctl show ollama -p ActiveEnterTimestamp\nActiveEnterTimestamp=Mon 2026-03-02 09:00:00 CET\n"),
     "find-newer": ("config_newer_than_process", f"# find /etc/systemd/system/ollama.service.d -newer /proc/$(pidof -s ollama)/stat -name '*.conf'\n{D}/override.conf\n"),
     "environ-empty": ("config_newer_than_process", "$ systemctl show ollama -p Environment\nEnvironment=PATH=/usr/bin OLLAMA_NUM_PARALLEL=3\n$ sudo strings /proc/$(pidof -s ollama)/environ | grep OLLAMA_\n$ systemctl is-active ollama\nactive\n"),
+    "date-r": ("config_newer_than_process", f"$ date -r {D}/override.conf\nWed Mar  4 10:00:00 CET 2026\n$ systemctl show ollama -p ActiveEnterTimestamp\nActiveEnterTimestamp=Mon 2026-03-02 09:00:00 CET\n"),
+    "environ-differs": ("config_newer_than_process", "$ systemctl show ollama -p MainPID -p Environment\nMainPID=801\nEnvironment=PATH=/usr/bin OLLAMA_NUM_PARALLEL=4\n$ sudo cat /proc/801/environ | tr '\\0' '\\n'\nPATH=/usr/bin\nHOME=/usr/share/ollama\nOLLAMA_NUM_PARALLEL=2\n"),
     # who is refused
     "podman-exec-status": ("bind_loopback_only", "$ podman exec chat curl -s http://host.containers.internal:11434/; echo $?\n7\n" + LOOPBACK),
     "laptop-nc": ("bind_loopback_only", "me@laptop:~$ nc -zv gpu.home.arpa 11434\nnc: connect to gpu.home.arpa (192.0.2.20) port 11434 (tcp) failed: Connection refused\nme@gpu:~$ ss -ltn | grep 11434\nLISTEN 0 4096 127.0.0.1:11434 0.0.0.0:*\n"),
@@ -65,14 +68,18 @@ CASES: dict[str, tuple[str, str]] = {
     # sockets on every interface
     "ss-star": ("api_exposed_without_auth", "# ss -ltnp\nLISTEN 0 4096 *:11434 *:* users:((\"ollama\",pid=801,fd=3))\n"),
     "netstat-v6": ("api_exposed_without_auth", "# netstat -ltnp\ntcp6       0      0 :::11434                :::*                    LISTEN      801/ollama\n"),
+    "public-address": ("api_exposed_without_auth", "# ss -ltnp | grep 11434\nLISTEN 0 4096 203.0.113.5:11434 0.0.0.0:* users:((\"ollama\",pid=811,fd=3))\n"),
     "lsof": ("api_exposed_without_auth", "# lsof -nP -iTCP:11434\nollama  801 ollama    3u  IPv6  22110      0t0  TCP *:11434 (LISTEN)\n"),
     # what the installer takes away
     "diff": ("settings_in_main_unit", "$ diff /root/ollama.service.mine /etc/systemd/system/ollama.service\n11d10\n< Environment=\"OLLAMA_KEEP_ALIVE=-1\"\n"),
     "diff-u": ("settings_in_main_unit", "# diff -u /root/ollama.service.old /etc/systemd/system/ollama.service\n--- /root/ollama.service.old\t2026-03-01\n+++ /etc/systemd/system/ollama.service\t2026-03-02\n@@ -8,5 +8,4 @@\n-Environment=\"OLLAMA_HOST=0.0.0.0\"\n"),
+    "diff-the-other-way": ("settings_in_main_unit", "$ diff /etc/systemd/system/ollama.service /root/ollama.service.before\n10a11\n> Environment=\"OLLAMA_HOST=0.0.0.0\"\n"),
     "etckeeper": ("settings_in_main_unit", "# git -C /etc diff HEAD~1 -- systemd/system/ollama.service\n--- a/systemd/system/ollama.service\n+++ b/systemd/system/ollama.service\n@@ -8,5 +8,4 @@\n-Environment=\"OLLAMA_NUM_PARALLEL=4\"\n"),
     # two folders
     "manifests": ("models_in_two_dirs", "$ ollama list\n" + LIST + "$ ls ~/.ollama/models/manifests/registry.ollama.ai/library/\ngemma3  qwen3\n"),
     "manifests-ls-l": ("models_in_two_dirs", "$ ollama ls\n" + LIST + "$ sudo ls -l /root/.ollama/models/manifests/registry.ollama.ai/library\ntotal 8\ndrwxr-xr-x 2 root root 4096 Mar  2 09:00 gemma3\ndrwxr-xr-x 2 root root 4096 Mar  2 09:00 qwen3\n"),
+    "manifests-of-both": ("models_in_two_dirs", "$ ls /home/pia/.ollama/models/manifests/registry.ollama.ai/library\ngemma3  qwen3\n$ sudo ls /usr/share/ollama/.ollama/models/manifests/registry.ollama.ai/library\nphi4\n"),
+    "manifests-found": ("models_in_two_dirs", "$ sudo find / -path '*/manifests/registry.ollama.ai/library/*' -type d 2>/dev/null\n/home/pia/.ollama/models/manifests/registry.ollama.ai/library/qwen3\n/usr/share/ollama/.ollama/models/manifests/registry.ollama.ai/library/phi4\n$ ollama list\n" + LIST),
     # a proxy
     "proxy-shell": ("proxy_not_in_service", CONFIG + FAILED.format("i/o timeout") + "$ env | grep -i proxy\nHTTPS_PROXY=http://192.0.2.9:3128\n"),
     "proxy-unreachable": ("proxy_not_in_service", CONFIG + FAILED.format("connect: network is unreachable")),
@@ -89,6 +96,8 @@ HEALTHY: dict[str, str] = {
     "utc-beside-an-offset": f"$ stat -c '%y %n' {D}/10-x.conf\n2026-03-02 09:30:00.120000000 +0100 {D}/10-x.conf\n$ TZ=UTC systemctl show ollama -p ActiveEnterTimestamp -p NeedDaemonReload\nActiveEnterTimestamp=Mon 2026-03-02 09:00:00 UTC\nNeedDaemonReload=no\n",
     "another-file": "$ stat -c '%y %n' /etc/nginx/conf.d/chat.conf\n2026-03-04 10:00:00.120000000 +0100 /etc/nginx/conf.d/chat.conf\n$ systemctl show ollama -p ActiveEnterTimestamp\nActiveEnterTimestamp=Mon 2026-03-02 09:00:00 CET\n",
     "environ-has-it": "$ systemctl show ollama -p Environment\nEnvironment=PATH=/usr/bin OLLAMA_NUM_PARALLEL=3\n$ sudo strings /proc/$(pidof -s ollama)/environ | grep OLLAMA_\nOLLAMA_NUM_PARALLEL=3\n",
+    "environ-same": "$ systemctl show ollama -p MainPID -p Environment\nMainPID=801\nEnvironment=PATH=/usr/bin OLLAMA_NUM_PARALLEL=4\n$ sudo cat /proc/801/environ | tr '\\0' '\\n'\nPATH=/usr/bin\nHOME=/usr/share/ollama\nOLLAMA_NUM_PARALLEL=4\n",
+    "timed-out-is-no-refusal": "me@laptop:~$ curl -m 3 http://gpu.home.arpa:11434/\ncurl: (28) Connection timed out after 3001 milliseconds\n" + LOOPBACK,
     "container-reaches": "$ podman exec chat curl -s http://host.containers.internal:11434/; echo $?\nOllama is running0\n" + LOOPBACK,
     "local-curl": "$ curl -s http://127.0.0.1:11434/api/version; echo $?\n{\"version\":\"0.15.2\"}0\n" + LOOPBACK,
     "ss-loopback": "# ss -ltnp\nLISTEN 0 4096 127.0.0.1:11434 0.0.0.0:* users:((\"ollama\",pid=801,fd=3))\n",

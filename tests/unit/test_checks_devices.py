@@ -67,7 +67,7 @@ ROWS: dict[str, tuple[str, str]] = {
     "too old, 0.30": ("nvidia_driver_too_old", start("0.30.5").say(LOOKS).line("NVIDIA driver too old", 'device="NVIDIA GeForce GTX 1070" compute=6.1 driver=535 required_driver="570 or newer"', "WARN").cpu().text()),
     "too old since an upgrade": ("nvidia_driver_too_old", start("0.24.0").gpu(driver="12.2").text() + start("0.30.2").later(90000).say(LOOKS).cpu().tier("0 B", 4096).text()),
     "999": ("cuda_init_999", said("0.5.7", "unknown error initializing cuda driver library /usr/lib/libcuda.so.565: cuda driver library init failure: 999. see the documentation", "WARN")),
-    "not there yet": ("service_started_before_gpu", said("0.3.12", "no nvidia devices detected by library /usr/lib/libcuda.so.535")),
+    "not there yet": ("service_started_before_gpu", Log("0.3.12", "May 04 10:00:00 host ollama[900]: ").config().listen().say("no nvidia devices detected by library /usr/lib/libcuda.so.535").say(NONE).cpu().text()),
     "not permitted in a container": ("container_lost_gpu_cgroup", said("0.3.12", "unable to load cuda driver library", library="/usr/lib/libcuda.so.550", error="cuda driver library init failure: 800")),
     "fallen off the bus before this start": ("gpu_error_in_kernel", served("0.20.0").load(4096, layers=(33, 33)).gin(200, "2s").text() + OFF_THE_BUS + on_cpu("0.20.0").text()),
     "suspended before this start": ("gpu_lost_after_suspend", served("0.20.0").load(4096, layers=(33, 33)).gin(200, "2s").text() + "May 04 11:00:00 host kernel: PM: suspend entry (deep)\nMay 04 11:30:00 host kernel: PM: suspend exit\n" + on_cpu("0.20.0").text()),

@@ -44,6 +44,7 @@ CASES: dict[str, tuple[str, str]] = {
     "csh": ("env_set_in_shell_not_service", "% cat ~/.cshrc\nsetenv OLLAMA_NUM_PARALLEL 4\n" + CONFIG),
     "nushell": ("env_set_in_shell_not_service", "$env.OLLAMA_NUM_PARALLEL = 4\n" + CONFIG),
     "fish-variables": ("env_set_in_shell_not_service", "$ grep OLLAMA ~/.config/fish/fish_variables\nSETUVAR --export OLLAMA_NUM_PARALLEL:4\n$ systemctl show ollama -p Environment\nEnvironment=PATH=/usr/local/bin\n"),
+    "user-manager": ("env_set_in_shell_not_service", "$ systemctl --user show-environment | grep OLLAMA\nOLLAMA_NUM_PARALLEL=4\n$ systemctl show ollama -p Environment\nEnvironment=PATH=/usr/bin\n"),
     "declare-x": ("env_set_in_shell_not_service", "$ declare -x OLLAMA_NUM_PARALLEL=4\n$ journalctl -u ollama\n" + CONFIG),
     # sections
     "install-section": ("dropin_missing_section_header", f"# {D}/override.conf\n[Install]\nEnvironment=\"OLLAMA_HOST=0.0.0.0\"\n"),
@@ -60,6 +61,10 @@ CASES: dict[str, tuple[str, str]] = {
     "environ-empty": ("config_newer_than_process", "$ systemctl show ollama -p Environment\nEnvironment=PATH=/usr/bin OLLAMA_NUM_PARALLEL=3\n$ sudo strings /proc/$(pidof -s ollama)/environ | grep OLLAMA_\n$ systemctl is-active ollama\nactive\n"),
     "date-r": ("config_newer_than_process", f"$ date -r {D}/override.conf\nWed Mar  4 10:00:00 CET 2026\n$ systemctl show ollama -p ActiveEnterTimestamp\nActiveEnterTimestamp=Mon 2026-03-02 09:00:00 CET\n"),
     "environ-differs": ("config_newer_than_process", "$ systemctl show ollama -p MainPID -p Environment\nMainPID=801\nEnvironment=PATH=/usr/bin OLLAMA_NUM_PARALLEL=4\n$ sudo cat /proc/801/environ | tr '\\0' '\\n'\nPATH=/usr/bin\nHOME=/usr/share/ollama\nOLLAMA_NUM_PARALLEL=2\n"),
+    "environ-of-a-pid-asked-for": ("config_newer_than_process", "$ systemctl show ollama -p Environment\nEnvironment=PATH=/usr/bin OLLAMA_NUM_PARALLEL=4\n$ sudo cat /proc/$(pgrep -o ollama)/environ | tr '\\0' '\\n'\nPATH=/usr/bin\nOLLAMA_NUM_PARALLEL=2\n"),
+    # several files of one command
+    "grep-whole-files": ("dropin_overridden_by_later_dropin", f"$ sudo grep -R . {D}\n{D}/a.conf:[Service]\n{D}/a.conf:Environment=OLLAMA_NUM_PARALLEL=8\n{D}/zz.conf:[Service]\n{D}/zz.conf:Environment=OLLAMA_NUM_PARALLEL=1\n"),
+    "cat-filtered-with-paths": ("dropin_overridden_by_later_dropin", f"$ systemctl cat ollama | grep -E '^#|PARALLEL'\n# /etc/systemd/system/ollama.service\n# {D}/a.conf\nEnvironment=OLLAMA_NUM_PARALLEL=8\n# {D}/zz.conf\nEnvironment=OLLAMA_NUM_PARALLEL=1\n"),
     # who is refused
     "podman-exec-status": ("bind_loopback_only", "$ podman exec chat curl -s http://host.containers.internal:11434/; echo $?\n7\n" + LOOPBACK),
     "laptop-nc": ("bind_loopback_only", "me@laptop:~$ nc -zv gpu.home.arpa 11434\nnc: connect to gpu.home.arpa (192.0.2.20) port 11434 (tcp) failed: Connection refused\nme@gpu:~$ ss -ltn | grep 11434\nLISTEN 0 4096 127.0.0.1:11434 0.0.0.0:*\n"),
@@ -80,11 +85,13 @@ CASES: dict[str, tuple[str, str]] = {
     "manifests-ls-l": ("models_in_two_dirs", "$ ollama ls\n" + LIST + "$ sudo ls -l /root/.ollama/models/manifests/registry.ollama.ai/library\ntotal 8\ndrwxr-xr-x 2 root root 4096 Mar  2 09:00 gemma3\ndrwxr-xr-x 2 root root 4096 Mar  2 09:00 qwen3\n"),
     "manifests-of-both": ("models_in_two_dirs", "$ ls /home/pia/.ollama/models/manifests/registry.ollama.ai/library\ngemma3  qwen3\n$ sudo ls /usr/share/ollama/.ollama/models/manifests/registry.ollama.ai/library\nphi4\n"),
     "manifests-found": ("models_in_two_dirs", "$ sudo find / -path '*/manifests/registry.ollama.ai/library/*' -type d 2>/dev/null\n/home/pia/.ollama/models/manifests/registry.ollama.ai/library/qwen3\n/usr/share/ollama/.ollama/models/manifests/registry.ollama.ai/library/phi4\n$ ollama list\n" + LIST),
+    "list-empty-home-full": ("models_in_two_dirs", "$ ollama list\nNAME    ID    SIZE    MODIFIED\n$ du -sh ~/.ollama/models\n61G\t/home/pia/.ollama/models\n$ systemctl show ollama -p User\nUser=ollama\n"),
     # a proxy
     "proxy-shell": ("proxy_not_in_service", CONFIG + FAILED.format("i/o timeout") + "$ env | grep -i proxy\nHTTPS_PROXY=http://192.0.2.9:3128\n"),
     "proxy-unreachable": ("proxy_not_in_service", CONFIG + FAILED.format("connect: network is unreachable")),
     "placeholder-proxy": ("placeholder_value_in_config", f"# {D}/proxy.conf\n[Service]\nEnvironment=\"HTTPS_PROXY=http://proxy.example.com:3128\"\nError: pull model manifest: Get \"https://registry.ollama.ai/v2/library/phi4/manifests/14b\": proxyconnect tcp: dial tcp: lookup proxy.example.com: no such host\n"),
     # the log
+    "kernel-without-a-host": ("oom_killed", "$ journalctl -k --no-hostname -o short-iso\n2026-03-02T09:10:00+0100 kernel: Out of memory: Killed process 801 (ollama) total-vm:19000000kB, anon-rss:15000000kB\n"),
     "killed-then-started": ("oom_killed", OOM + AGAIN + LISTENS),
     "loads-of-two-contexts": ("model_reload_every_request", load("09:01:01", 4096) + answered("09:01:08", "7.9s") + load("09:02:01", 16384) + answered("09:02:09", "8.8s") + load("09:03:01", 4096) + answered("09:03:08", "7.9s")),
 }  # fmt: skip
@@ -98,6 +105,8 @@ HEALTHY: dict[str, str] = {
     "environ-has-it": "$ systemctl show ollama -p Environment\nEnvironment=PATH=/usr/bin OLLAMA_NUM_PARALLEL=3\n$ sudo strings /proc/$(pidof -s ollama)/environ | grep OLLAMA_\nOLLAMA_NUM_PARALLEL=3\n",
     "environ-same": "$ systemctl show ollama -p MainPID -p Environment\nMainPID=801\nEnvironment=PATH=/usr/bin OLLAMA_NUM_PARALLEL=4\n$ sudo cat /proc/801/environ | tr '\\0' '\\n'\nPATH=/usr/bin\nHOME=/usr/share/ollama\nOLLAMA_NUM_PARALLEL=4\n",
     "timed-out-is-no-refusal": "me@laptop:~$ curl -m 3 http://gpu.home.arpa:11434/\ncurl: (28) Connection timed out after 3001 milliseconds\n" + LOOPBACK,
+    "cat-filtered-one-file": f"$ systemctl cat ollama | grep -E '^#|PARALLEL'\n# /etc/systemd/system/ollama.service\n# {D}/a.conf\nEnvironment=OLLAMA_NUM_PARALLEL=8\n",
+    "list-and-home": "$ ollama list\n" + LIST + "$ du -sh ~/.ollama/models\n61G\t/home/pia/.ollama/models\n",
     "container-reaches": "$ podman exec chat curl -s http://host.containers.internal:11434/; echo $?\nOllama is running0\n" + LOOPBACK,
     "local-curl": "$ curl -s http://127.0.0.1:11434/api/version; echo $?\n{\"version\":\"0.15.2\"}0\n" + LOOPBACK,
     "ss-loopback": "# ss -ltnp\nLISTEN 0 4096 127.0.0.1:11434 0.0.0.0:* users:((\"ollama\",pid=801,fd=3))\n",

@@ -54,7 +54,7 @@ _MESSAGES: tuple[tuple[str, str], ...] = tuple(
     (row.needle, row.how) for row in messages.EVENTS if row.how in ("msg", "prefix") and len(row.needle) > 16
 )
 _DMESG = re.compile(r"\[ *(?:\d+\.\d{3,}|\w{3} \w{3} +\d+ [\d:]{8} \d{4})\] (?P<said>(?:Out of memory|oom-kill|Memory cgroup|\S+ invoked oom|NVRM|nvidia|amdgpu|PM:|kfd|BUG|traps)[^\n]*)")
-_KERNEL = re.compile(r"(?:(?:dmesg|kernel|journalctl -k)\b:? )?(?P<said>(?:NVRM: |Out of memory: |oom-kill:|Memory cgroup out of memory|amdgpu \S+: |traps: )\S.*)")
+_KERNEL = re.compile(r"(?:(?:\d{4}-\d\d-\d\dT\S+|\w{3} +\d+ [\d:]{8}) (?=kernel: ))?(?:(?:dmesg|kernel|journalctl -k)\b:? )?(?P<said>(?:NVRM: |Out of memory: |oom-kill:|Memory cgroup out of memory|amdgpu \S+: |traps: )\S.*)")
 _SUPPRESSED = re.compile(r"Suppressed \d+ messages from \S+")
 # a line of systemd without its journal's prefix, as `journalctl -o cat` and some people leave it
 _SYSTEMD = re.compile(

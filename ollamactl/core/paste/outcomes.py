@@ -48,6 +48,7 @@ _STAT_FILE = re.compile(r"\s*File: [‘'`]?(?P<path>/[^\s’']+)")
 _STAT_TIME = re.compile(rf"\s*Modify: {_STAMP}")
 _FOLDER = re.compile(r"(?:/etc/systemd/system/|/run/systemd/system/)ollama\.service\.d\b")
 _MONTHS = {"JanFebMarAprMayJunJulAugSepOctNovDec"[n : n + 3]: n // 3 + 1 for n in range(0, 36, 3)}
+_HELD = re.compile(r"\s*[\d.]+[GT]\s+/(?:home/[^/\s]+|root)/\S*models/?\s*$")  # of `du -h`
 _LIST_HEAD = re.compile(r"\s*NAME\s+ID\s+SIZE\s+MODIFIED")
 _LISTED = re.compile(r"\s*(?:[\w.-]+/)*(?P<name>[\w.-]+):[\w.-]+\s+[0-9a-f]{12}\s")
 _MANIFEST = re.compile(r"(?P<path>/\S*/manifests/registry\.ollama\.ai/library)/(?P<name>[a-z][\w.-]*)(?:/\S*)?")
@@ -188,6 +189,9 @@ def _unlisted(found: list[Screen], lines: Lines) -> Iterator[tuple[str, int, str
     folders = {path: some for command, below in found for path, some in _manifests(command, below).items()}
     if any(_LIST_HEAD.match(text) for _, text in lines):
         listed = {row["name"] for _, text in lines if (row := _LISTED.match(text))}
+        for n, text in () if listed else lines:
+            if _HELD.match(text):
+                yield "models_gone", n, f"du: {text.strip()}, and ollama list is empty"
         for path, some in folders.items():
             if lacking := sorted(set(some) - listed):
                 said = f"{path}: {', '.join(lacking[:4])}, which ollama list does not show"

@@ -8,8 +8,10 @@ from ollamactl.core.facts import EnvFile, Process, UnitFile
 from ollamactl.core.parse import envfile, unitfile
 from ollamactl.core.paste import screens
 
-_ENVIRON = re.compile(r"/proc/(?:(?P<pid>\d+)|[^/\s]*)/?environ\b")
-_SHELL = re.compile(r"(?:sudo )?(?:env|printenv|export -p|declare -x|set)\b(?: *\||$)")
+_ENVIRON = re.compile(r"/proc/(?:(?P<pid>\d+)|\$?\([^()]*\)|`[^`]*`|[^/\s]*)/?environ\b")
+_SHELL = re.compile(
+    r"(?:sudo )?(?:systemctl --user show-environment|env|printenv|export -p|declare -x|set)\b(?: *\||$)"
+)
 _PROFILE = re.compile(r"/etc/environment$|/etc/profile\b|\.(?:bashrc|zshrc|profile|bash_profile|zprofile|zshenv)$")
 _ASSIGNED = re.compile(r"\s*(?:export )?(?P<name>[A-Za-z_]\w*)=(?P<value>.*?)\s*$")
 
@@ -36,7 +38,7 @@ class Printed:
         self._named = ""
         self._path = screens.opened(command)
         found = _ENVIRON.search(command)
-        if found and "grep" not in command:  # of a part of it nothing tells what is unset
+        if found and not re.search(r"\bgrep\b", command):  # of a part of it nothing tells what is unset
             self._environ = (int((found["pid"] or "0")[:9]), {})
 
     def take(self, number: int, line: str) -> None:

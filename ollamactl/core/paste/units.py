@@ -29,7 +29,7 @@ _FILTERED = re.compile(
     r"\bsystemctl\b[^|]*\bcat\b[^|]*\bollama\b[^|]*\| *(?:sudo )?[efz]?grep\b"
     r"|\b[ef]?grep\b.*/systemd/.*\bollama\b|\bcat\b[^|]*/systemd/[^|]*\|.*grep\b"
 )
-_OF_FILE = re.compile(r"(?P<path>/\S*ollama\S*\.(?:service|conf)):(?:\d+:)?(?=[A-Z][A-Za-z]*\s*=)")
+_OF_FILE = re.compile(r"(?P<path>/\S*ollama\S*\.(?:service|conf)):(?:\d+:)?(?=[A-Z][A-Za-z]*\s*=|\[[A-Z]|#|$)")
 _RECORD = re.compile(r"\s*(?:time|level|source|msg)=")  # of a log, whatever was cut from its beginning
 
 
@@ -81,6 +81,8 @@ def text_of(lines: list[str], first: int) -> str:
         rows = ["" if PATH_LINE.match(line) or screens.prompt(line) else line for line in lines]
         return "\n" * first + "\n".join(rows) + "\n"
     rows = [_OF_FILE.sub("", line) for line in lines]
+    if any(_SECTION.match(row) for row in rows):
+        return "\n" * first + "\n".join(rows) + "\n"
     kept = [row if row.partition("=")[0].strip() not in unitkeys.UNIT | unitkeys.INSTALL else "" for row in rows]
     return "\n" * (first - 1) + "[Service]\n" + "\n".join(kept) + "\n"
 
@@ -91,17 +93,23 @@ def _filtered_end(lines: list[str], n: int) -> int:
     if command is None or not _FILTERED.search(command):
         return n
     end = n + 1
-    while end < len(lines) and (_KEY.match(lines[end]) or _OF_FILE.match(lines[end])):
+    while end < len(lines) and (_KEY.match(lines[end]) or _OF_FILE.match(lines[end]) or PATH_LINE.match(lines[end])):
         end += 1
-    return end
+    return n if end < len(lines) and _SECTION.match(lines[end]) else end
 
 
 def _by_file(lines: list[str], first: int, end: int) -> Iterator[tuple[int, int, str]]:
-    """The lines of a filter, by the file that stands before them."""
-    paths = [found["path"] if (found := _OF_FILE.match(line)) else "" for line in lines[first:end]]
+    """The lines of a filter, by the file that stands before them or above."""
+    paths: list[str | None] = []
+    above = ""
+    for line in lines[first:end]:
+        if found := PATH_LINE.match(line):
+            above = found[1]
+        paths.append(None if found else named["path"] if (named := _OF_FILE.match(line)) else above)
     for path, rows in itertools.groupby(range(end - first), key=lambda at: paths[at]):
         places = list(rows)
-        yield first + places[0], first + places[-1] + 1, path
+        if path is not None:
+            yield first + places[0], first + places[-1] + 1, path
 
 
 def _edited_end(lines: list[str], n: int) -> int:

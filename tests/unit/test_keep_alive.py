@@ -53,3 +53,20 @@ def test_loads_of_the_same_model(begun: Start, says: list[str]) -> None:
 def test_when_a_loaded_model_goes(keep: str, expires: str, says: list[str]) -> None:
     loaded = (LoadedModel(name="a:1b", expires=expires),)
     assert found(host(start=start(keep), loaded=loaded, taken=NOW)) == says
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "says"),
+    [
+        (("--threads", "2"), ("--threads", "4"), ["model_reload_every_request"]),
+        (("--no-mmap",), (), ["model_reload_every_request"]),
+        (("--port", "40001"), ("--port", "40002"), []),
+    ],
+)
+def test_options_of_the_runner_that_change_to_and_fro(
+    first: tuple[str, ...], other: tuple[str, ...], says: list[str]
+) -> None:
+    one = Load(model="/m/a", context=4096, slots=1, outcome="loaded")
+    loads = tuple(msgspec.structs.replace(one, argv=argv) for argv in (first, other, first, other))
+    begun = msgspec.structs.replace(start("5m0s"), loads=loads)
+    assert found(host(start=begun)) == says

@@ -14,7 +14,9 @@ from ollamactl.core.needs import NO_SIGNS, Given, Signs
 def _options(load: Load) -> tuple[object, ...]:
     """What makes a runner another one."""
     total = next((b for a, b in itertools.pairwise(load.argv) if a == "--ctx-size"), "")
-    return (load.context or total, load.slots, load.gpu_layers, load.kv_type_k, load.batch)
+    threads = next((b for a, b in itertools.pairwise(load.argv) if a in ("--threads", "-t")), "")
+    mapped = tuple(word for word in load.argv if word in ("--mmap", "--no-mmap"))
+    return (load.context or total, load.slots, load.gpu_layers, load.kv_type_k, load.batch, threads, mapped)
 
 
 @check(

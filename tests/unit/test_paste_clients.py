@@ -62,6 +62,11 @@ def test_of_clients_and_models(text: str, expected: list[str]) -> None:
             "OLLAMA_MAX_QUEUE=8 is set, the model warm, and 6 calls at the same time are answered.",
         ),
         (
+            "OLLAMA_MAX_QUEUE is 3, the model is loaded, forty calls at once are accepted and the last takes six minutes. No request gets 503.",
+            "max_queue_not_applied_to_loaded_model",
+            "OLLAMA_MAX_QUEUE is 3, the model is loaded, two calls at once are accepted.",
+        ),
+        (
             "KEEP_ALIVE is for ever, but the model is gone four minutes after the editor's extension used it; ollama ps: UNTIL 3 minutes from now",
             "client_overrides_keep_alive",
             "KEEP_ALIVE is for ever and the editor's extension uses it; ollama ps: UNTIL Forever",

@@ -133,3 +133,33 @@ def test_words_of_shells_and_containers(line: str, halted: bool) -> None:
 )  # fmt: skip
 def test_values_that_only_their_command_names(text: str, expected: list[str]) -> None:
     assert found(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "healthy"),
+    [
+        (
+            "curl to :11434 connects and then nothing comes; /proc/901/status says State: T (stopped)",
+            "server_process_stopped",
+            "curl to :11434 is answered at once; /proc/901/status says State: S (sleeping)",
+        ),
+        (
+            "The journal stays empty though ollama.service answers; systemctl show says StandardOutput=null",
+            "log_not_kept",
+            "The journal shows what ollama.service says; systemctl show says StandardOutput=journal",
+        ),
+        (
+            "Each six hours all models are gone; journal: ollama.service: Service reached runtime time limit. Stopping.",
+            "runtime_limit_ends_server",
+            "ollama.service has RuntimeMaxUSec=infinity; it has run for months",
+        ),
+        (
+            "It answers for 90 seconds and is killed; our unit has Type=forking; journal: ollama.service: start operation timed out. Terminating.",
+            "unit_type_unfit",
+            "It answers for months; our unit has Type=forking",
+        ),
+    ],
+)  # fmt: skip
+def test_told_of_the_unit(text: str, first: str, healthy: str) -> None:
+    assert found(text, "error", "warning", "info")[:1] == [first]
+    assert found(healthy) == []

@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, in_force, stated, times
 from ollamactl.core.facts import Facts, Log, Service
+from ollamactl.core.needs import NO_SIGNS, Signs
 
 KEPT = ("", "-1", "[not set]", "info", "debug", "6", "7")  # LogLevelMax= that leaves the server's lines in
+THROWN = "the unit throws the server's lines away: most faults can't be seen here"
 CLIENT_ONLY = ("runner_crash_on_load",)  # what only a client's error tells, of which the log would say the reason
 
 
@@ -31,7 +33,7 @@ def log_lines_suppressed(log: Log, service: Service | None = None) -> Iterator[F
 
 
 @check(weight=58)
-def log_not_kept(facts: Facts, service: Service) -> Iterator[Finding]:
+def log_not_kept(facts: Facts, signs: Signs = NO_SIGNS, service: Service | None = None) -> Iterator[Finding]:
     """The unit throws its lines away.
 
     Why: StandardOutput=null or a LogLevelMax= above info: all of Ollama's lines have priority info, failures too.
@@ -39,6 +41,11 @@ def log_not_kept(facts: Facts, service: Service) -> Iterator[Finding]:
     Do: take it out; without lines most faults can't be seen here.
     """
     if facts.start is not None and facts.start.listening:
+        return
+    if service is None:
+        if told := signs.lines("output_thrown_away"):
+            fix = "sudo systemctl edit ollama    # [Service] StandardOutput=journal, no LogLevelMax="
+            yield Finding("warning", THROWN, told, fix, explains=CLIENT_ONLY)
         return
     level = service.log_level_max
     shown = [
@@ -58,7 +65,7 @@ def log_not_kept(facts: Facts, service: Service) -> Iterator[Finding]:
     if service.active_state not in ("inactive", "failed") and (shown or lines):
         yield Finding(
             "warning",
-            "the unit throws the server's lines away: most faults can't be seen here",
+            THROWN,
             tuple(lines or shown),
             f"sudo systemctl edit {service.id or 'ollama'}    # [Service] StandardOutput=journal, no LogLevelMax=",
             explains=() if facts.start is not None and facts.start.config else CLIENT_ONLY,

@@ -171,6 +171,7 @@ def unit_type_unfit(
     """
     lines = [stated(file, one) for file, one in in_force(unit_files, "Type")[-1:]]
     kind = service.type if service and service.type else lines[0].rsplit("=", 1)[-1].strip() if lines else ""
+    kind = kind or next((e.fields["type"] for e in signs.of("unit_type_told")), "")
     expired = [e for e in signs.of("unit:timeout") if _MAIN_START.search(e.fields.get("what", ""))]
     served = any(start.listening for start in (facts.log.starts if facts.log else ()))
     stuck = service is not None and service.active_state in ("activating", "failed")
@@ -186,7 +187,7 @@ def unit_type_unfit(
         )
 
 
-@check(weight=60, explains=LOOP)
+@check(weight=60, explains=(*LOOP, "models_in_two_dirs"))
 def runtime_limit_ends_server(
     signs: Signs = NO_SIGNS, service: Service | None = None, unit_files: tuple[UnitFile, ...] = ()
 ) -> Iterator[Finding]:

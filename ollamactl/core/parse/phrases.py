@@ -92,6 +92,8 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("host_memory_projection", r"projected to use (?P<needed>\d+ MiB) of host memory vs\. (?P<free>\d+ MiB)"),
     # what a proxy writes down, sends or is used by, though the server's own address was asked
     Phrase("http_proxy_told", r"\bTCP_\w+/\d{3} (?:\d+ )?[A-Z]+ \S*:11434\b|Uses proxy env variable (?:http_proxy|HTTP_PROXY|all_proxy|ALL_PROXY)\b|\bX-Squid-Error:"),
+    Phrase("output_thrown_away", r"\bStandardOutput=null\b|\bLogLevelMax=(?:warning|notice|err|crit|alert|emerg|[0-5])\b"),
+    Phrase("unit_type_told", r"\bType=(?P<type>notify(?:-reload)?|forking|dbus|oneshot)\b"),
     Phrase("num_gpu_asked", r"\bPARAMETER\s+num_gpu\s+\d+|[\"']num_gpu[\"']\s*:\s*\d+"),
     # a request for an answer, not the one by which a model is unloaded
     Phrase("keep_alive_reset", r"\"keep_alive\"\s*:\s*\"?0[ms]?\"?\s*,[^\n]*\"(?:prompt|messages)\"|\"(?:prompt|messages)\"[^\n]*\"keep_alive\"\s*:\s*\"?0[ms]?\"?\s*[,}]"),
@@ -99,7 +101,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("conn_closed", r"wsarecv|forcibly closed"),
     Phrase("num_ctx_on_v1", r"/v1/(?:chat/)?completions.*num_ctx|num_ctx.*/v1/"),
     Phrase("num_ctx_expected", r"context (?:length|size|window).*(?:ignored|not (?:passed|sent|applied)|set in)"),
-    Phrase("num_ctx_in_modelfile", r"(?:^\s*num_ctx\s{2,}|\bshow \S+ --parameters\b[^\n]{0,12}\bnum_ctx\s+)(?P<tokens>\d{3,7})\b(?![^\n]*\bPARAMETER)"),
+    Phrase("num_ctx_in_modelfile", r"(?:^\s*num_ctx\s{2,}|\bshow \S+ --parameters\b[^\n]{0,12}\bnum_ctx\s+|[\"']parameters[\"']\s*:\s*\"(?:[^\"\n]*\\n)?num_ctx\s+)(?P<tokens>\d{3,7})\b(?![^\n]*\bPARAMETER)"),
     Phrase("num_ctx_in_modelfile", r"\bPARAMETER\s+num_ctx\s+(?P<tokens>\d{3,7})\b"),
     Phrase("num_ctx_not_in_modelfile", r"no num_ctx|^\s*context length\s+\d+"),
     Phrase("folder_told", r"\b(?:director\w+|folder|drive|mount\w*)\b[^\n]{0,60}\bpermissions?\b[^\n]{0,80}\b(?:incorrect|wrong|denied|not `?755)|\bpermissions?\b[^\n]{0,60}\b(?:director\w+|folder|drive|mount\w*)\b[^\n]{0,60}\b(?:incorrect|wrong)\b"),

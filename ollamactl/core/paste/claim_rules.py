@@ -52,7 +52,7 @@ NOT_BY_ME = r"(?:\b(?:I|we|nobody|they) (?:have |had |has )?(?:never|not|didn't|
 LINUX_SHELLS = r"(?:\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b|\bexport(?:ed|s)?\b|\bin (?:a|the) shell\b|/etc/environment\b)"
 
 
-NO_503 = r"\bnot (?:a single|even one|one)\b[^.;]{0,24}\b(?:rejected|refused|503)\b|\bno(?:ne|t)?(?: (?:an?|one|any|even))*(?: single)? (?:rejected|refused|503)\b|\binstead of (?:an? )?503\b|\bnever (?:an? )?(?:503|refused|rejected)\b|\bwithout (?:an?|any|one)(?: single)? 503\b"
+NO_503 = r"\bno (?:requests?|clients?|calls?|one) (?:gets?|got|is|was|were|sees?|saw) (?:an? )?(?:503|refused|rejected)\b|\bnot (?:a single|even one|one)\b[^.;]{0,24}\b(?:rejected|refused|503)\b|\bno(?:ne|t)?(?: (?:an?|one|any|even))*(?: single)? (?:rejected|refused|503)\b|\binstead of (?:an? )?503\b|\bnever (?:an? )?(?:503|refused|rejected)\b|\bwithout (?:an?|any|one)(?: single)? 503\b"
 
 
 class Rule(NamedTuple):

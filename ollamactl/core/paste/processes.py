@@ -20,7 +20,7 @@ _SERVER = re.compile(r"(?:^|[\s/])ollama\s+(?:serve|start)\b|\sollama\s*$")
 _STATE = re.compile(r"[RSDTtZIX][<NLsl+]*")
 _OF_AUX = re.compile(r"\S+\s+\d+\s+[\d.]+\s+[\d.]+\s+\d+\s+\d+\s+\S+\s+(?P<state>[A-Zt]\S*)\s")
 _OF_AX = re.compile(r"\s*\d+\s+\S+\s+(?P<state>[A-Zt][<NLsl+]*)\s+\d+:\d+\s")
-_OF_PROC = re.compile(r"\s*State:\s+(?P<state>[A-Zt]) \(|\s*\d+ \(ollama\) (?P<stat>[A-Zt]) \d")
+_OF_PROC = re.compile(r"(?:.*\s)?State:\s+(?P<state>[A-Zt]) \(|\s*\d+ \(ollama\) (?P<stat>[A-Zt]) \d")
 _OF_SHELL = re.compile(
     r"\[\d+\][+ -]*(?:\d+ )?\s*(?:Stopped|suspended|[Aa]ngehalten)\b.*\bollama (?:serve|start)\b"
     r"|Job \d+, .*\bollama (?:serve|start)\b.* has stopped"

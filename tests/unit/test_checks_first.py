@@ -56,6 +56,51 @@ ROWS = [
 ]  # fmt: skip
 
 
+def only_config(host: str) -> str:
+    return Log("0.4.1").config(OLLAMA_HOST=host).text()
+
+
+def symbols(device: bool) -> str:
+    log = Log("0.5.7").config().listen()
+    if device:
+        log.say("no nvidia devices detected by library /usr/lib/x86_64-linux-gnu/libcuda.so.550.54.14", source="gpu.go:620")
+    log.say("Unable to load cudart library /usr/lib/libcuda.so.470.1: symbol lookup for cuCtxCreate_v3 failed: /usr/lib/libcuda.so.470.1: undefined symbol: cuCtxCreate_v3", source="gpu.go:630")
+    return log.say("no compatible GPUs were discovered", source="gpu.go:392").cpu().text()
+
+
+def quantised(architecture: str) -> str:
+    log = served("0.13.5").say("quantized kv cache requested but flash attention disabled", "WARN", "server.go:257", type="q8_0")
+    log.line("starting runner", 'cmd="/usr/bin/ollama runner --ollama-engine --model /m/blobs/sha256-aa --port 41001"', source="server.go:430")
+    log.line("", f'architecture={architecture} file_type=F16 name=some description="" num_tensors=112 num_key_values=25', source="ggml.go:136")
+    return log.say("llama runner started in 2.10 seconds", source="server.go:1289").gin(200, "1.1s").text()
+
+
+def gave_up(words: str) -> str:
+    log = served("0.12.0").load(4096, layers=(33, 33), kv_mib=400).gin(200, "8s")
+    return log.raw(words).gin(500, "45.0s").text()
+
+
+def by_turns(*durations: str) -> str:
+    log = Log("0.9.6")
+    for took in durations:
+        log.later(90).gin(200, took)
+    return log.text()
+
+
+ROWS += [
+    ("api_exposed_without_auth", only_config("http://0.0.0.0:6006"), only_config("http://127.0.0.1:6006")),
+    ("no_gpu_found", symbols(True), symbols(True)),
+    ("nvidia_driver_too_old", symbols(False), symbols(True)),
+    ("kv_type_without_flash_attention", quantised("llama"), quantised("nomic-bert")),
+    ("client_timeout_500_clusters", gave_up("app  | WARNING app.llm: giving up (ReadTimeout)"), gave_up("app  | INFO app.llm: asks again")),
+    ("client_overrides_keep_alive", by_turns("4s", "48s", "5s", "51s", "4s", "4s"), by_turns("4s", "25s", "5s", "110s", "4s", "4s")),
+    ("malformed_env_assignment", "nohup: failed to run command 'OLLAMA_KEEP_ALIVE=1h': No such file or directory\n", "$ OLLAMA_KEEP_ALIVE=1h nohup ollama serve\n" + served(OLLAMA_KEEP_ALIVE="1h0m0s").text()),
+    ("malformed_env_assignment", "run.sh: line 7: OLLAMA_HOST=0.0.0.0: command not found\n", "run.sh: line 7: FOO=1: command not found\n" + served().text()),
+    ("ollama_not_installed", "Command 'ollama' not found, did you mean:\n", served().text() + "Command 'olama' not found, did you mean:\n"),
+    ("ollama_not_installed", "-bash: /usr/local/bin/ollama: No such file or directory\n", served().text() + "ls: cannot access '/usr/bin/ollama': No such file or directory\n"),
+]  # fmt: skip
+
+
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
 def test_it_is_first(row: tuple[str, str, str]) -> None:
     fires_first(row)
@@ -110,3 +155,10 @@ def test_what_the_log_loads_is_no_listing_of_a_package() -> None:
 
 def test_a_bare_word_of_another_program_damages_no_model() -> None:
     assert "model_blob_truncated" not in {f.check for f in report(served().text() + "unexpected EOF\n").findings}
+
+
+def test_a_build_that_has_libraries_for_an_old_driver_needs_no_newer() -> None:
+    """`variant=v11` of 0.7 to 0.9: the GPU is used."""
+    old = Log("0.9.0").config().listen().gpu("NVIDIA GeForce RTX 4050 Laptop GPU", "6.0 GiB", "5.0 GiB", driver="12.0").text()
+    assert "nvidia_driver_too_old" in {f.check for f in report(old).findings}
+    assert "nvidia_driver_too_old" not in {f.check for f in report(old.replace("variant=v12", "variant=v11")).findings}

@@ -272,12 +272,15 @@ def context_multiplied_by_parallel(
     evidence = (load.text, load.error[:300] if failed else "", *(b.text for b in load.buffers if b.kind == "kv"))
     severity: Severity = "error" if failed else "warning" if spill else "info"
     huge = failed and total >= HUGE  # no memory limit is to blame for that
+    on_cpu = facts.gpus is None and bool(start.computes) and all(c.library.lower() == "cpu" for c in start.computes)
+    chosen = (start.config or {}).get("OLLAMA_NUM_PARALLEL", "0") not in ("0", "")
+    quiet = 6 if auto else 32 if on_cpu and chosen else 13  # a choice comes before the GPU that is not there
     yield Finding(
         severity,
         said,
         evidence,
         f"sudo ollamactl plan --parallel 1,2,{slots}",
-        weight=78 if huge else 70 if failed else 38 if spill else 6 if auto else 13,
+        weight=78 if huge else 70 if failed else 38 if spill else quiet,
         explains=("memory_limit_below_need",) if huge else (),
     )
 

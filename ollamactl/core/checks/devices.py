@@ -86,7 +86,7 @@ def visible_devices_override(
             f"{told} chooses what is visible, and no GPU was found",
             (configured(start, *set_), *signs.lines("visible_devices_overridden", most=1)),
             "sudo ollamactl apply " + " ".join(f"--unset {n}" for n in set_),
-            weight=30 if _on_purpose(set_) or set(set_.values()) == {"0"} else 32,  # that there is none comes first
+            weight=30 if all(re.match(r"cpu|0$", value) for value in set_.values()) else 32,  # they hide no device
         )
 
 

@@ -158,8 +158,15 @@ def service_started_before_gpu(
             signs.lines("after_reboot_cpu"),
             fix,
         )
-    elif early and not used(signs, start):
+    elif (
+        early and not used(signs, start) and not (all(e.kind == "no_nvidia_device" for e in early) and _by_hand(facts))
+    ):
         yield Finding("warning", "no CUDA device was there when the service looked for one", signs.quotes(early), fix)
+
+
+def _by_hand(facts: Facts) -> bool:
+    """Whether a log is what a terminal showed of a server that somebody started there."""
+    return facts.log is not None and not facts.log.form.startswith("journal") and not facts.log.systemd
 
 
 @check(weight=68, explains=("no_gpu_found", "service_started_before_gpu"))

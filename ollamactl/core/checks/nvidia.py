@@ -34,9 +34,10 @@ def nvidia_driver_too_old(
     Do: upgrade the driver.
     """
     fix = "ubuntu-drivers install nvidia:580 || sudo apt install nvidia-driver-580    # then reboot"
-    if signs.has("nvidia_driver_too_old") and (
-        not used(signs, start) or _below(signs, start) or _engine_said("nvidia_driver_too_old", signs, start)
-    ):
+    symbols = all("undefined symbol" in e.text for e in signs.of("nvidia_driver_too_old"))
+    another = symbols and signs.has("no_nvidia_device")  # library of the driver works
+    unused = not used(signs, start) or _below(signs, start) or _engine_said("nvidia_driver_too_old", signs, start)
+    if signs.has("nvidia_driver_too_old") and not another and unused:
         snap = signs.has("snap_paths") or "/snap/" in " ".join(e.text for e in signs.of("nvidia_driver_too_old"))
         amd = signs.has("gpu_unsupported") and signs.matching("gfx", "firepro", "radeon")
         if not (snap or amd):  # else it says only that there is no NVIDIA driver
@@ -58,6 +59,7 @@ def nvidia_driver_too_old(
         )
         return
     old = [c for c in gpus_of(start) if c.library.lower() == "cuda" and re.fullmatch(r"1[12]\.[01]|11\.\d+", c.driver)]
+    old = [c for c in old if "variant=v11" not in c.text]  # this build has libraries for it
     lost = lost_by_upgrade(facts, start)
     invalid = [e for e in signs.of("gpu_unsupported") if "kernel image is invalid" in e.text]
     if invalid and release >= (0, 30) and (behind := [c for c in gpus_of(start) if driver_of_then(c)]):
@@ -148,8 +150,10 @@ def nvidia_uvm_not_loaded(signs: Signs, facts: Facts, start: Start | None = None
         yield Finding(
             "error", "nvidia_uvm is not loaded: there is no /dev/nvidia-uvm", ("stat /dev/nvidia-uvm: absent",), fix
         )
-    elif signs.has("uvm_unlisted") and not used(signs, start) and (
-        cpu_only(start) or signs.has("cuda_init_failed", "cuda_999", "cpu_instead", "no_nvidia_device")
+    elif (
+        signs.has("uvm_unlisted")
+        and not used(signs, start)
+        and (cpu_only(start) or signs.has("cuda_init_failed", "cuda_999", "cpu_instead", "no_nvidia_device"))
     ):
         lines = signs.lines("uvm_unlisted", "cuda_init_failed", "no_nvidia_device")
         yield Finding("error", "nvidia_uvm is not loaded", lines, fix)

@@ -220,7 +220,8 @@ def slow_model_storage(signs: Signs, facts: Facts) -> Iterator[Finding]:
     default = config.get("OLLAMA_MODELS", "").endswith("/.ollama/models") or not config.get("OLLAMA_MODELS")
     waits = signs.has("vram_recovery_timeout") and raised and not default
     if slow:
-        yield Finding("warning", f"{times(len(slow), 'load')} read the model slowly", tuple(slow), "ollamactl facts; df -h")
+        said = f"{times(len(slow), 'load')} read the model slowly"
+        yield Finding("warning", said, tuple(slow), "ollamactl facts; df -h")
     elif waits or signs.has("network_storage"):
         yield Finding(
             "info",

@@ -96,6 +96,13 @@ def client_timeout_500_clusters(signs: Signs, start: Start | None = None) -> Ite
             (*shown(cut), *signs.lines("client_gone", most=1)),
             f"raise the client's time-out above {seconds(cut[-1].seconds)}, or shorten answers: ollamactl plan",
         )
+    elif start and not groups and not rising and (ended := _given_up(start, signs)):
+        yield Finding(
+            "warning",
+            f"a client gave up after {seconds(ended[-1].seconds)}, as it says itself: its time-out",
+            (*signs.lines("awaiting_headers", most=1), *shown(ended)),
+            f"raise the client's time-out above {seconds(ended[-1].seconds)}, or shorten answers: ollamactl plan",
+        )
     elif signs.has("fixed_time") and not groups:
         said = "requests fail after a fixed time: a client's or a proxy's time-out, not a limit of the server"
         yield Finding("warning", said, signs.lines("fixed_time"), "raise the client's and the proxy's time-out")
@@ -118,6 +125,13 @@ def _hung_up(start: Start, signs: Signs) -> list[Request]:
     if not signs.has("client_gone") or signs.has("load_failed", "runner_terminated", "panic", "alloc_failed"):
         return []
     return [r for r in start.failed if r.status in (499, 500) and r.seconds >= 1 and is_work(r.path)]
+
+
+def _given_up(start: Start, signs: Signs) -> list[Request]:
+    """Long requests that failed beside a client's word of its own time-out."""
+    if not signs.has("awaiting_headers"):
+        return []
+    return [r for r in start.failed if r.status in (499, 500) and r.seconds >= 20 and is_work(r.path)]
 
 
 def _cut_short(start: Start, signs: Signs) -> list[Request]:
@@ -183,7 +197,7 @@ def queue_wait_exceeds_client_timeout(start: Start | None = None, signs: Signs =
         longest = seconds(max(r.seconds for r in start.recent))
         said = f"requests wait for one another: each ends {seconds(step)} after the one before, up to {longest}"
         yield Finding("warning", said, (*shown(slow), *shown(list(start.failed[-2:]))), fix)
-    elif waiting:
+    elif waiting and not (start and _given_up(start, signs)):
         yield Finding(
             "warning",
             "a client or proxy gave up while its request waited: nothing is sent before the first token",

@@ -143,12 +143,13 @@ def malformed_env_assignment(
         yield Finding("error", said, signs.lines("spaces_told"), "sudo ollamactl apply --set NAME=VALUE")
     for event in signs.of("malformed_assignment"):
         name, value = event.fields.get("name", ""), event.fields.get("value", "")
-        yield Finding(
-            "error",
-            f"this line does not set {name}: NAME=VALUE without blanks is needed",
-            signs.quotes([event]),
-            f"sudo ollamactl apply --set {name}={value}",
-        )
+        said = f"this line does not set {name}: NAME=VALUE without blanks is needed"
+        fix = f"sudo ollamactl apply --set {name}={value}"
+        ran = re.search(r"run command|command not found", event.text) is not None
+        if ran:
+            said = f"the assignment of {name} was run as a command: nothing was started"
+            fix = f"env {name}={value} nohup ollama serve    # as a service: {fix}"
+        yield Finding("error", said, signs.quotes([event]), fix, explains=("api_exposed_without_auth",) if ran else ())
 
 
 def _follows(text: str) -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from ollamactl.core import govalues, settings
 from ollamactl.core.checks.base import Finding, check, configured
-from ollamactl.core.facts import Start
+from ollamactl.core.checks.slots import is_embedding
+from ollamactl.core.facts import LogEvent, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 # Names of other programs, of the client library, of Docker images and of builds: not the server's, and no fault.
@@ -301,8 +302,9 @@ def kv_type_without_flash_attention(
         said = f"a quantised KV cache was asked for without flash attention:{who}"
         said += " the load fails" if failed else " f16 is used"
         evidence = signs.lines("flash_attention_forced_off", "kv_type_without_flash_attention", "load_failed", "panic")
+        small = not failed and start is not None and _of_embedding(start, signs.of("kv_type_without_flash_attention"))
         yield Finding(
-            "error" if failed else "warning",
+            "error" if failed else "info" if small else "warning",
             said,
             evidence,
             "sudo ollamactl apply --unset OLLAMA_KV_CACHE_TYPE" if forced else fix,
@@ -320,6 +322,12 @@ def kv_type_without_flash_attention(
             said = f"OLLAMA_KV_CACHE_TYPE={kind.value} counts only with flash attention, which is off"
             place = attention.place if attention else configured(start, "OLLAMA_FLASH_ATTENTION")
             yield Finding("warning", said, (kind.place, place), fix)
+
+
+def _of_embedding(start: Start, events: list[LogEvent]) -> bool:
+    """Whether each of these lines stands before the load of an embedding model, whose cache is small or none."""
+    loads = [next((x for x in start.loads if (x.line or 0) > (event.line or 0)), None) for event in events]
+    return bool(loads) and all(load is not None and is_embedding(load) for load in loads)
 
 
 @check(weight=60)

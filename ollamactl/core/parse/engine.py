@@ -1,9 +1,9 @@
 """Lines of the engine (llama.cpp, and Ollama's own) about one load: buffers, context, slots, offload.
 
-    llama_kv_cache:        CPU KV buffer size =    96.00 MiB          0.12.6 on; before: _unified, and _init to 0.5.4
-    load_tensors:        CUDA0 model buffer size =  1252.41 MiB
-    sched_reserve:        CPU compute buffer size =    54.54 MiB
-    llama_context: n_ctx_seq             = 8192
+llama_kv_cache:        CPU KV buffer size =    96.00 MiB          0.12.6 on; before: _unified, and _init to 0.5.4
+load_tensors:        CUDA0 model buffer size =  1252.41 MiB
+sched_reserve:        CPU compute buffer size =    54.54 MiB
+llama_context: n_ctx_seq             = 8192
 """
 
 from __future__ import annotations
@@ -153,6 +153,9 @@ class Loading:
         offloaded = _OFFLOADED.match(msg)
         if offloaded is not None:
             self.offloaded = (int(offloaded[1]), int(offloaded[2]))
+            return True
+        if not msg and "num_tensors" in fields and "architecture" in fields:
+            self.seen.setdefault("arch", fields["architecture"])
             return True
         return False
 

@@ -217,9 +217,13 @@ def test_the_place_without_an_init_system_is_why_no_server_answers() -> None:
     assert found(refused)[:1] == ["server_not_reachable"]
 
 
-@pytest.mark.parametrize(("release", "first"), [("0.0.0", "version_unknown"), ("0.31.0", "no_gpu_found")])
-def test_a_release_that_a_build_does_not_know(release: str, first: str) -> None:
-    assert found(CPU_START.format("").replace("0.31.0", release), "info")[:1] == [first]
+@pytest.mark.parametrize("start", [CPU_START, GPU_START])
+def test_a_release_that_a_build_does_not_know(start: str) -> None:
+    """It is told before what is only of slots, and after a GPU that is missing, which answers wait for."""
+    cpu = ["no_gpu_found"] if start is CPU_START else []
+    unknown = found(start.format("").replace("0.31.0", "0.0.0"), "info")
+    assert unknown[: len(cpu) + 1] == [*cpu, "version_unknown"]
+    assert found(start.format(""), "info")[: len(cpu)] == cpu and "version_unknown" not in found(start.format(""), "info")
 
 
 def test_a_variable_of_env_before_a_server_is_of_that_server_only() -> None:

@@ -103,9 +103,7 @@ def config_newer_than_process(
 
 
 @check(weight=60)
-def env_not_in_server_config(
-    facts: Facts, start: Start | None = None, signs: Signs = NO_SIGNS
-) -> Iterator[Finding]:
+def env_not_in_server_config(facts: Facts, start: Start | None = None, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A variable that was set is not what the server runs with.
 
     Why: only the `server config` line of the running start proves what Ollama read.
@@ -318,9 +316,7 @@ def settings_in_main_unit(facts: Facts, service: Service | None = None, signs: S
         said = "settings stand in the unit file itself: the next upgrade takes them away"
         fix = "sudo ollamactl apply --set NAME=VALUE    # writes a drop-in, which upgrades leave alone"
         yield Finding("warning", said, signs.lines("main_unit_told", "overwritten_by_upgrade"), fix)
-    elif signs.has("overwritten_on_linux") or (
-        signs.has("overwritten_by_upgrade") and signs.has("service_file_told")
-    ):
+    elif signs.has("overwritten_on_linux") or (signs.has("overwritten_by_upgrade") and signs.has("service_file_told")):
         yield Finding(
             "warning",
             "an upgrade writes the unit file anew: settings belong into a drop-in",

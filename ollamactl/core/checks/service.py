@@ -142,8 +142,14 @@ def service_restart_loop(
     if not (limit or flapping or failed or respawns or (counter and not serves) or exited):
         return
     lines = signs.lines(
-        "app_respawns", "unit:main_exited", "unit:watchdog", "unit:timeout", "unit:failed", "unit:start_limit",
-        "unit:restart_scheduled", most=4,
+        "app_respawns",
+        "unit:main_exited",
+        "unit:watchdog",
+        "unit:timeout",
+        "unit:failed",
+        "unit:start_limit",
+        "unit:restart_scheduled",
+        most=4,
     )
     ended = [re.search(r"killed, status=\d+/(\w+)", e.text) for e in signs.of("unit:main_exited")[-1:]]
     killed = f"the server was killed by SIG{ended[0][1]}" if ended and ended[0] else ""

@@ -11,9 +11,9 @@ from ollamactl.core.dropin import DROPIN_NAME
 from ollamactl.core.facts import Effective, Facts, Process, Service, Start, ToldVariable
 from ollamactl.core.mismatch import Mismatch
 from ollamactl.core.needs import NO_SIGNS, Given, Gone, Signs
+from ollamactl.core.remedies import edited
 from ollamactl.core.source import Missing
 
-AGAIN = "sudo systemctl daemon-reload && sudo systemctl restart ollama"
 SHELLS = ("shell", "profile", "client")
 
 
@@ -222,7 +222,7 @@ def dropin_overridden_by_later_dropin(
                 "info" if ours else "warning",
                 f"{name}={value} of {origin.file} is overridden: {later} and {does}",
                 (f"{origin.file}:{origin.line}: {name}={value}", f"{v.origin.file}:{v.origin.line}: {line}"),
-                f"sudoedit {places} && {AGAIN}    # keep one of the two lines",
+                edited(places) + "    # keep one of the two lines",
             )
 
 
@@ -244,7 +244,8 @@ def dropin_drops_earlier_environment(effective: Effective, facts: Facts) -> Iter
                         "warning",
                         f"{file.path}:{one.line} drops {len(gone)} earlier Environment= lines",
                         (f"{file.path}:{one.line}: Environment=", *gone[:4]),
-                        f"sudo sed -i '{one.line}d' {file.path} && {AGAIN}",
+                        f"sudo sed -i '{one.line}d' {file.path} && sudo systemctl daemon-reload "
+                        "&& sudo systemctl restart ollama",
                     )
                     gone = []
                 elif one.value.strip():

@@ -9,6 +9,7 @@ from ollamactl.core.checks.base import Finding, check, in_force, stated
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import Facts, Service, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
+from ollamactl.core.remedies import edited
 
 ABSENT = re.compile(r"(?i)no such file|not found|cannot find")
 
@@ -131,6 +132,5 @@ def execstart_runs_no_server(facts: Facts, service: Service, start: Start | None
         "error",
         f"ExecStart={' '.join(words)} is no server: the command is `serve`",
         tuple(lines) or (f"systemctl show: ExecStart={' '.join(words)}",),
-        f"sudoedit {places} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}"
-        f"    # ExecStart={words[0]} serve",
+        edited(places, unit=service.id) + f"    # ExecStart={words[0]} serve",
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ollamactl.core.checks.base import Finding, assignments, check, in_force, stated
 from ollamactl.core.facts import Effective, Facts, LogEvent, PathState, Service
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
+from ollamactl.core.remedies import edited
 
 LOOP = ("service_restart_loop", "service_home_missing_key")
 
@@ -168,7 +169,7 @@ def models_dir_no_access(
             fix = f'icacls "{path}" /grant "%USERNAME%:(OI)(CI)F" /T    # or another OLLAMA_MODELS'
         if other := _other_user(facts):
             places = " ".join(dict.fromkeys(line.partition(":")[0] for line in other))
-            fix = f"sudoedit {places} && sudo systemctl daemon-reload && sudo systemctl restart ollama    # no User="
+            fix = edited(places) + "    # no User="
         said = f"the service may not {event.fields.get('call', 'open')} {path}"
         yield Finding("error", said, (*signs.quotes([event]), *other, *_ways(facts, folder)), fix)
         return

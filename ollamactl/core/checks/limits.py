@@ -10,6 +10,7 @@ from ollamactl.core.checks.memory import OOM
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import Facts, Service, UnitFile
 from ollamactl.core.needs import NO_SIGNS, Signs
+from ollamactl.core.remedies import edited
 
 CORES = 1.0  # below that a model that runs on the CPU can hardly answer
 FEW = 4  # of so many CPUs of the host one
@@ -69,10 +70,11 @@ def _limits(facts: Facts, unit: str) -> tuple[tuple[str, ...], str]:
     ]
     if any(one.key.startswith("Limit") for _, one in found):  # which no running unit can be given
         places = " ".join(dict.fromkeys(file.path for file, _ in found))
-        fix = f"sudoedit {places} && sudo systemctl daemon-reload"
+        fix = edited(places, unit=unit)
     else:
         fix = f"sudo systemctl set-property {unit} MemoryMax=infinity MemoryHigh=infinity"
-    return tuple(stated(file, one) for file, one in found), f"{fix} && sudo systemctl restart {unit}"
+        fix += f" && sudo systemctl restart {unit}"
+    return tuple(stated(file, one) for file, one in found), fix
 
 
 def _neediest(facts: Facts) -> tuple[str, int]:
@@ -125,8 +127,9 @@ def cpu_quota_low(facts: Facts, unit_files: tuple[UnitFile, ...], service: Servi
                 f"the service may use {one.value + ' of one CPU' if cpus < CORES else f'{cpus:g}{of} CPUs'}: "
                 "everything it does is slow",
                 (stated(file, one),),
-                f"sudoedit {file.path} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}"
-                f"    # no {key}=" + (", or 100% for each CPU that it may use" if percent else ""),
+                edited(file.path, unit=service.id)
+                + f"    # no {key}="
+                + (", or 100% for each CPU that it may use" if percent else ""),
             )
 
 
@@ -167,8 +170,7 @@ def resource_limit_low(
                     "warning" if service.main_pid else "error",
                     f"{key}={one.value}: {why}",
                     (stated(file, one), *lines),
-                    f"sudoedit {file.path} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}"
-                    f"    # no {key}=",
+                    edited(file.path, unit=service.id) + f"    # no {key}=",
                 )
 
 
@@ -200,5 +202,5 @@ def service_behind_others(unit_files: tuple[UnitFile, ...], service: Service) ->
             "info",
             f"the server stands behind other programs by {names}",
             tuple(stated(file, one) for file, one in found),
-            f"sudoedit {places} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}",
+            edited(places, unit=service.id),
         )

@@ -9,6 +9,7 @@ from ollamactl.core.checks.base import Finding, check, in_force, stated
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import Assignment, Effective, Facts, Service, UnitFile
 from ollamactl.core.needs import Signs
+from ollamactl.core.remedies import edited
 
 # what ProtectSystem= makes read-only
 PROTECTED = {"yes": ("/usr/", "/boot/"), "full": ("/usr/", "/boot/", "/etc/"), "strict": ("/",)}
@@ -117,7 +118,7 @@ def sandbox_hides_models_dir(facts: Facts, service: Service, effective: Effectiv
             "error",
             f"{lines[0].partition(': ')[2]} hides {folder} from the service: it sees none of the models there",
             (*lines, f"models: {folder}"),
-            f"sudoedit {places} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}",
+            edited(places, unit=service.id),
         )
 
 
@@ -167,5 +168,5 @@ def sandbox_blocks_network(service: Service, unit_files: tuple[UnitFile, ...]) -
             "warning" if service.main_pid else "error",
             f"{closed[0][1].key}={closed[0][1].value} keeps clients from the server",
             tuple(lines),
-            f"sudoedit {places} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}",
+            edited(places, unit=service.id),
         )

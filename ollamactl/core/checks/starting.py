@@ -11,6 +11,7 @@ from ollamactl.core.checks.base import Finding, check, in_force, seconds, stated
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import EnvFile, Facts, Process, Service, UnitFile
 from ollamactl.core.needs import NO_SIGNS, Signs
+from ollamactl.core.remedies import edited
 
 # systemd's name of a step before the program is executed -> its exit status, what is wrong, the settings it reads
 STEPS: dict[str, tuple[int, str, tuple[str, ...]]] = {
@@ -91,7 +92,7 @@ def unit_refused(facts: Facts, service: Service | None = None, signs: Signs = NO
         "error",
         f"systemd refuses {service.id}: it can't be started any more",
         (state, *refusing, *lines),
-        f"sudoedit {' '.join(places)} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}",
+        edited(" ".join(places), unit=service.id),
     )
 
 
@@ -116,7 +117,7 @@ def service_setup_failed(facts: Facts, signs: Signs = NO_SIGNS, service: Service
         "error",
         f"the server was not executed ({status}/{step}): {said}" + (f" ({why})" if why else ""),
         (*lines, *signs.quotes(failed[-1:] + exits[-1:])),
-        f"{_editing(lines, unit)} && sudo systemctl restart {unit}",
+        _editing(lines, unit),
     )
 
 
@@ -126,7 +127,9 @@ def _settings(facts: Facts, keys: tuple[str, ...]) -> list[str]:
 
 def _editing(lines: list[str], unit: str) -> str:
     places = dict.fromkeys(line.split(":", 1)[0] for line in lines)
-    return f"sudoedit {' '.join(places)} && sudo systemctl daemon-reload" if places else f"sudo systemctl edit {unit}"
+    if places:
+        return edited(" ".join(places), unit=unit)
+    return f"sudo systemctl edit {unit} && sudo systemctl restart {unit}"
 
 
 @check(weight=92, explains=LOOP)
@@ -183,7 +186,7 @@ def unit_type_unfit(
             "error",
             f"{said}: the start times out",
             (*lines, state if stuck else "", *signs.quotes(expired[-1:])),
-            f"{_editing(lines, unit)} && sudo systemctl restart {unit}    # Type=simple",
+            _editing(lines, unit) + "    # Type=simple",
         )
 
 
@@ -207,7 +210,7 @@ def runtime_limit_ends_server(
         lines = [] if math.isinf(service.runtime_max) else [f"systemctl show: RuntimeMaxUSec={after}"]
     if after != "infinity" and (lines or reached):
         places = lines if spans else []
-        fix = f"{_editing(places, unit)} && sudo systemctl restart {unit}    # no RuntimeMaxSec="
+        fix = _editing(places, unit) + "    # no RuntimeMaxSec="
         said = f"systemd ends the server {after or 'a fixed time'} after each start"
         yield Finding("warning", said, (*lines, *reached), fix)
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ollamactl.core.checks.base import Finding, Severity, assignments, check, in_force, stated
 from ollamactl.core.facts import Complaint, Facts, Log, UnitFile, UnitProblem
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
+from ollamactl.core.remedies import edited
 
 # a variable whose value may be cut -> what its rest leads to
 CUT = {
@@ -35,10 +36,6 @@ def _complaints(facts: Facts) -> tuple[Complaint, ...]:
     return facts.complaints or (facts.log.complaints if facts.log else ())
 
 
-def _edit(path: str) -> str:
-    return f"sudoedit {path} && sudo systemctl daemon-reload && sudo systemctl restart ollama"
-
-
 @check(weight=88, explains=("need_daemon_reload", "env_not_in_server_config", "malformed_env_assignment"))
 def dropin_missing_section_header(facts: Facts, log: Log | None = None, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A drop-in has no [Service] header above its lines.
@@ -54,7 +51,7 @@ def dropin_missing_section_header(facts: Facts, log: Log | None = None, signs: S
                 "error",
                 f"{file.path} has settings below another header than [Service]: systemd ignores them",
                 (f"{file.path}:{problem.line}: {problem.text} ({problem.why})",),
-                _edit(file.path) + f"    # above line {problem.line}: [Service]",
+                edited(file.path) + f"    # above line {problem.line}: [Service]",
             )
             return
         if any(word in problem.why.lower() for word in _OUTSIDE) or (header and not problem.text.startswith("[X-")):
@@ -69,7 +66,7 @@ def dropin_missing_section_header(facts: Facts, log: Log | None = None, signs: S
                 "error",
                 said,
                 (f"{file.path}:{problem.line}: {problem.text} ({problem.why})",),
-                _edit(file.path) + "    # first line: [Service]"
+                edited(file.path) + "    # first line: [Service]"
                 if header or not fix
                 else f"sudo sed -i '1i [Service]' {file.path} && sudo systemctl daemon-reload "
                 "&& sudo systemctl restart ollama",
@@ -79,7 +76,7 @@ def dropin_missing_section_header(facts: Facts, log: Log | None = None, signs: S
         if _MISPLACED.search(complaint.text):
             where = complaint.file or "the drop-in"
             said = f"{where} has settings below another header than [Service]: systemd ignores them"
-            fix = _edit(where) + "    # above these lines: [Service]"
+            fix = edited(where) + "    # above these lines: [Service]"
             yield Finding("error", said, (complaint.text,), fix)
             return
         if re.search(r"(?i)outside of section|Invalid section header|Unknown section", complaint.text):
@@ -122,13 +119,13 @@ def malformed_env_assignment(
                     "error",
                     said,
                     (f"{file.path}:{problem.line}: {problem.text}",),
-                    _edit(file.path),
+                    edited(file.path),
                     explains=_follows(problem.text),
                 )
     for read in facts.env_files or ():
         for problem in read.problems:
             said = f"{read.path}:{problem.line} does not set what it names: {problem.why}"
-            yield Finding("warning", said, (f"{read.path}:{problem.line}: {problem.text}",), _edit(read.path))
+            yield Finding("warning", said, (f"{read.path}:{problem.line}: {problem.text}",), edited(read.path))
     for complaint in _complaints(facts):
         words = r"(?i)invalid environment|Missing '='|unbalanced quot|Unknown key.*nvironment"
         if re.search(words, complaint.text) and not _MISPLACED.search(complaint.text):
@@ -136,7 +133,7 @@ def malformed_env_assignment(
                 "error",
                 "systemd ignores a malformed Environment= line",
                 (complaint.text,),
-                _edit(complaint.file or "the drop-in"),
+                edited(complaint.file or "the drop-in"),
             )
     if signs.has("spaces_told") and not signs.has("malformed_assignment"):
         said = "a blank beside the = of an assignment: NAME=VALUE without blanks is needed"
@@ -188,14 +185,14 @@ def unit_file_problem(facts: Facts) -> Iterator[Finding]:
         if "OLLAMA" in problem.text.upper() or re.match(r"(?i)environment", problem.text):
             continue
         said = f"{file.path}:{problem.line}: {problem.why}"
-        yield Finding("warning", said, (f"{file.path}:{problem.line}: {problem.text}",), _edit(file.path))
+        yield Finding("warning", said, (f"{file.path}:{problem.line}: {problem.text}",), edited(file.path))
     for complaint in _complaints(facts):
         if not re.search(r"(?i)outside of section|section header|nvironment|Missing '='", complaint.text):
             yield Finding(
                 "warning",
                 "systemd ignores a line of the unit's files",
                 (complaint.text,),
-                _edit(complaint.file or "/etc/systemd/system/ollama.service"),
+                edited(complaint.file or "/etc/systemd/system/ollama.service"),
             )
             return
 
@@ -218,7 +215,7 @@ def client_command_in_start_pre(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
                 "error",
                 f"{one.key}= runs a client command before the server listens",
                 (stated(file, one), *(signs.lines("unit:control_exited"))),
-                _edit(file.path) + f"    # without line {one.line}",
+                edited(file.path) + f"    # without line {one.line}",
             )
             return
     if signs.has("unit:control_exited"):
@@ -286,7 +283,7 @@ def ld_preload_in_unit(given: tuple[Given, ...] = (), signs: Signs = NO_SIGNS) -
                 severity,
                 f"the service preloads {one.value}",
                 (one.place, *lines),
-                f"sudoedit {one.place.split(':')[0]} && sudo systemctl daemon-reload && sudo systemctl restart ollama",
+                edited(one.place.split(":")[0]),
             )
             return
     if lines:

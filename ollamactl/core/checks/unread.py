@@ -10,6 +10,7 @@ from ollamactl.core.checks.arrived import AGAIN, SHELLS, mismatches
 from ollamactl.core.checks.base import Finding, check, configured, in_force, stated
 from ollamactl.core.facts import Effective, Facts, Service, Start, Stray
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
+from ollamactl.core.remedies import edited
 from ollamactl.core.settings import Setting
 
 OFF = re.compile(r"\.(?:disabled?|off|example|sample|dist|default)$|\.dpkg-\w+$|\.rpm\w+$|\.sw[a-z]$|/README", re.I)
@@ -161,7 +162,7 @@ def unset_environment_drops_setting(effective: Effective, service: Service) -> I
                     f"{v.origin.file}:{v.origin.line}: UnsetEnvironment={name}",
                     f"{origin.file}:{origin.line}: {name}={value}",
                 ),
-                f"sudoedit {v.origin.file} && sudo systemctl daemon-reload && sudo systemctl restart {service.id}",
+                edited(v.origin.file, unit=service.id),
             )
 
 

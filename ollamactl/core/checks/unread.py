@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ollamactl.core import settings
-from ollamactl.core.checks.arrived import AGAIN, SHELLS, mismatches
+from ollamactl.core.checks.arrived import SHELLS, mismatches
 from ollamactl.core.checks.base import Finding, check, configured, in_force, stated
 from ollamactl.core.facts import Effective, Facts, Service, Start, Stray
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
@@ -76,7 +76,7 @@ def _passed_over(path: str, kind: str, service: Service) -> tuple[str, str]:
     """Why systemd does not read a file, and what makes it."""
     folder, _, name = path.rpartition("/")
     own = f"/etc/systemd/system/{service.id}.d"
-    again = f"{AGAIN.replace('ollama', service.id.removesuffix('.service'))}"
+    again = f"sudo systemctl daemon-reload && sudo systemctl restart {service.id.removesuffix('.service')}"
     stem = re.sub(r"\.conf\b.*|\.\w+$", "", name) or "override"
     move = f"sudo install -D -m 644 {path} {own}/{stem}.conf && sudo rm {path} && {again}"
     if kind == "env-file":

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 from wording_rows import fires_first, near_miss_is_quiet, report
 
-from tests.system.small import Log, offload, on_cpu, served
+from tests.system.small import Log, journal, offload, on_cpu, served
 
 UNEVEN = Log("0.6.6").config().listen().gpu("NVIDIA GeForce RTX 3090", "24.0 GiB", "23.0 GiB").gpu("NVIDIA GeForce GTX 1070", "8.0 GiB", "7.5 GiB", cc="6.1")
 
@@ -87,6 +87,13 @@ def by_turns(*durations: str) -> str:
     return log.text()
 
 
+SKIPPED = (
+    ("ollama.service - Ollama Service was skipped because of an unmet condition check (ConditionPathIsMountPoint=/data).",),
+    ("Condition check resulted in Ollama Service being skipped.",),
+    ("ollama.service: Starting requested but asserts failed.", "Assertion failed for Ollama Service."),
+)
+RUNS = journal("Started Ollama Service.").replace("10:00", "11:00") + "\n".join(f"May 04 11:00:01 host ollama[901]: {row}" for row in served().rows) + "\n"
+
 ROWS += [
     ("api_exposed_without_auth", only_config("http://0.0.0.0:6006"), only_config("http://127.0.0.1:6006")),
     ("no_gpu_found", symbols(True), symbols(True)),
@@ -96,6 +103,7 @@ ROWS += [
     ("client_overrides_keep_alive", by_turns("4s", "48s", "5s", "51s", "4s", "4s"), by_turns("4s", "25s", "5s", "110s", "4s", "4s")),
     ("malformed_env_assignment", "nohup: failed to run command 'OLLAMA_KEEP_ALIVE=1h': No such file or directory\n", "$ OLLAMA_KEEP_ALIVE=1h nohup ollama serve\n" + served(OLLAMA_KEEP_ALIVE="1h0m0s").text()),
     ("malformed_env_assignment", "run.sh: line 7: OLLAMA_HOST=0.0.0.0: command not found\n", "run.sh: line 7: FOO=1: command not found\n" + served().text()),
+    *(("service_not_started_at_boot", journal(*skipped), journal(*skipped) + RUNS) for skipped in SKIPPED),
     ("ollama_not_installed", "Command 'ollama' not found, did you mean:\n", served().text() + "Command 'olama' not found, did you mean:\n"),
     ("ollama_not_installed", "-bash: /usr/local/bin/ollama: No such file or directory\n", served().text() + "ls: cannot access '/usr/bin/ollama': No such file or directory\n"),
 ]  # fmt: skip

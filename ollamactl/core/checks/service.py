@@ -71,9 +71,10 @@ def service_masked(facts: Facts, signs: Signs = NO_SIGNS, service: Service | Non
 def service_not_started_at_boot(signs: Signs = NO_SIGNS, service: Service | None = None) -> Iterator[Finding]:
     """The service is not running and will not, or did not, start at boot.
 
-    Why: a disabled unit, an ordering cycle or a failed dependency leaves it out, without a line of its own.
-    Seen: inactive (dead) without a result; systemd's lines on cycles and dependencies.
-    Do: enable it, break the cycle.
+    Why: a disabled unit, an ordering cycle, a failed dependency or a Condition…= of the unit leaves it out, without a
+    line of its own.
+    Seen: inactive (dead) without a result; systemd's lines on cycles, dependencies and conditions.
+    Do: enable it, break the cycle, make what the condition asks for.
     """
     if signs.has("unit:ordering_cycle", "unit:dependency_failed"):
         yield Finding(
@@ -82,6 +83,11 @@ def service_not_started_at_boot(signs: Signs = NO_SIGNS, service: Service | None
             signs.lines("unit:ordering_cycle", "unit:dependency_failed"),
             "systemd-analyze verify ollama.service",
         )
+    elif (skipped := signs.of("unit:condition_failed")) and (service is None or service.active_state != "active"):
+        what = next((e.fields["what"] for e in reversed(skipped) if e.fields.get("what")), "")
+        said = "systemd left the service out: a condition of its unit is not met" + (f", {what}" if what else "")
+        fix = "systemctl cat ollama | grep -nE 'Condition|Assert'    # make what it asks for, or take the line away"
+        yield Finding("error", said, signs.quotes(skipped), fix)
     elif signs.has("unit_disabled", "unit_inactive") and service is None:
         yield Finding(
             "warning",

@@ -27,6 +27,7 @@ rm -rf /tmp/models /usr/share/ollama/.ollama/id_ed25519; umount /srv/models
 """
 SETTLED = """
 systemctl is-failed -q ollama || [ "$(systemctl show -P NRestarts ollama)" -gt 0 ] ||
+[ "$(systemctl show -P ConditionResult ollama)" = no ] ||
 curl -sf -m 1 -o /dev/null http://127.0.0.1:11434/api/version
 """
 
@@ -153,6 +154,7 @@ UNITS: dict[tuple[str, ...], str] = {
     ("Environment=OLLAMA_NUM_PARALLEL=4", "Environment=OLLAMA_NUM_PARALLEL=2"): "dropin_overridden_by_later_dropin",
     ("Environment=OLLAMA_HOST=YOUR_IP",): "placeholder_value_in_config",
     ("Environment=HTTP_PROXY=http://10.0.0.9:3128",): "http_proxy_hijacks_local_api",
+    ("[Unit]", "ConditionPathIsMountPoint=/srv", "[Service]"): "service_not_started_at_boot",
 }  # fmt: skip
 
 

@@ -87,6 +87,7 @@ def by_turns(*durations: str) -> str:
     return log.text()
 
 
+STATUS = "$ systemctl status ollama\n● ollama.service - Ollama Service\n     Loaded: loaded (/etc/systemd/system/ollama.service; enabled; preset: enabled)\n     Active: {}\n{}"
 SKIPPED = (
     ("ollama.service - Ollama Service was skipped because of an unmet condition check (ConditionPathIsMountPoint=/data).",),
     ("Condition check resulted in Ollama Service being skipped.",),
@@ -104,6 +105,7 @@ ROWS += [
     ("malformed_env_assignment", "nohup: failed to run command 'OLLAMA_KEEP_ALIVE=1h': No such file or directory\n", "$ OLLAMA_KEEP_ALIVE=1h nohup ollama serve\n" + served(OLLAMA_KEEP_ALIVE="1h0m0s").text()),
     ("malformed_env_assignment", "run.sh: line 7: OLLAMA_HOST=0.0.0.0: command not found\n", "run.sh: line 7: FOO=1: command not found\n" + served().text()),
     *(("service_not_started_at_boot", journal(*skipped), journal(*skipped) + RUNS) for skipped in SKIPPED),
+    ("service_not_started_at_boot", STATUS.format("inactive (dead)", "  Condition: start condition unmet at Mon 2026-05-04 09:00:01 UTC; 5min ago\n             └─ ConditionPathIsMountPoint=/data was not met\n"), STATUS.format("active (running) since Mon 2026-05-04 09:00:01 UTC; 5min ago", "")),
     ("ollama_not_installed", "Command 'ollama' not found, did you mean:\n", served().text() + "Command 'olama' not found, did you mean:\n"),
     ("ollama_not_installed", "-bash: /usr/local/bin/ollama: No such file or directory\n", served().text() + "ls: cannot access '/usr/bin/ollama': No such file or directory\n"),
 ]  # fmt: skip

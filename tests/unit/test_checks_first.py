@@ -172,3 +172,12 @@ def test_a_build_that_has_libraries_for_an_old_driver_needs_no_newer() -> None:
     old = Log("0.9.0").config().listen().gpu("NVIDIA GeForce RTX 4050 Laptop GPU", "6.0 GiB", "5.0 GiB", driver="12.0").text()
     assert "nvidia_driver_too_old" in {f.check for f in report(old).findings}
     assert "nvidia_driver_too_old" not in {f.check for f in report(old.replace("variant=v12", "variant=v11")).findings}
+
+
+def test_inputs_of_an_embedding_are_not_cured_by_a_longer_context() -> None:
+    log = served("0.17.7").load(256, layers=(7, 7), embedding=True)
+    for _ in range(3):
+        log.say("llm embedding error: the input length exceeds the context length", source="server.go:1751").gin(400, "21ms", "/api/embed")
+    found = report(log.text()).findings[0]
+    assert found.check == "prompt_truncated" and found.summary.startswith("3 inputs")
+    assert "apply" not in found.remedy and not any("status 200" in text for text in found.consequences)

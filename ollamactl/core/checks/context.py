@@ -71,6 +71,15 @@ def prompt_truncated(signs: Signs, start: Start | None = None, given: tuple[Give
                 "sudo ollamactl apply --context-length 65536",
             )
         return
+    if events and all("embedding" in e.text for e in events):
+        yield Finding(
+            "warning",
+            f"{times(count, 'input')} for an embedding longer than the model takes",
+            signs.quotes(events),
+            "ollama show MODEL | grep 'context length'    # cut inputs into pieces of at most that many tokens",
+            consequences=("the vector is of the beginning only; with truncate: false the answer is an error",),
+        )
+        return
     limits = [int(e.fields["limit"]) for e in events if e.fields.get("limit", "").isdigit()]
     prompts = [int(e.fields["prompt"]) for e in events if e.fields.get("prompt", "").isdigit()]
     if count:

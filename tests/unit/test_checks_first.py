@@ -87,6 +87,13 @@ def by_turns(*durations: str) -> str:
     return log.text()
 
 
+
+def part_hidden(other: str) -> str:
+    """One of two GPUs is chosen, and the other one comes in by this backend."""
+    log = Log("0.32.0").config(CUDA_VISIBLE_DEVICES="0").listen().gpu("NVIDIA A40", "44.4 GiB", "44.0 GiB")
+    return log.gpu("NVIDIA A40", "44.4 GiB", "44.0 GiB", lib=other, cc="0.0", id=1).text()
+
+
 STATUS = "$ systemctl status ollama\n● ollama.service - Ollama Service\n     Loaded: loaded (/etc/systemd/system/ollama.service; enabled; preset: enabled)\n     Active: {}\n{}"
 SKIPPED = (
     ("ollama.service - Ollama Service was skipped because of an unmet condition check (ConditionPathIsMountPoint=/data).",),
@@ -106,6 +113,10 @@ ROWS += [
     ("malformed_env_assignment", "run.sh: line 7: OLLAMA_HOST=0.0.0.0: command not found\n", "run.sh: line 7: FOO=1: command not found\n" + served().text()),
     *(("service_not_started_at_boot", journal(*skipped), journal(*skipped) + RUNS) for skipped in SKIPPED),
     ("service_not_started_at_boot", STATUS.format("inactive (dead)", "  Condition: start condition unmet at Mon 2026-05-04 09:00:01 UTC; 5min ago\n             └─ ConditionPathIsMountPoint=/data was not met\n"), STATUS.format("active (running) since Mon 2026-05-04 09:00:01 UTC; 5min ago", "")),
+    ("models_dir_no_access", "Error: mkdir /var/lib/ollama: file exists: ensure path elements are traversable\n", "Error: mkdir /srv/llm: file exists\n" + served().text()),
+    ("ollama_not_installed", "nohup: failed to run command 'ollama': No such file or directory\n", served().text() + "nohup: failed to run command 'chat': No such file or directory\n"),
+    ("load_oom", "Configured MLX memory limit from free device memory active=\"40.1 GiB\" limit=\"87.5 GiB\"\nmlx: cudaMallocAsync(&data, size, stream) failed: out of memory\n", served().text()),
+    ("gpu_hidden_in_one_backend_only", part_hidden("Vulkan"), part_hidden("CUDA")),
     ("ollama_not_installed", "Command 'ollama' not found, did you mean:\n", served().text() + "Command 'olama' not found, did you mean:\n"),
     ("ollama_not_installed", "-bash: /usr/local/bin/ollama: No such file or directory\n", served().text() + "ls: cannot access '/usr/bin/ollama': No such file or directory\n"),
 ]  # fmt: skip

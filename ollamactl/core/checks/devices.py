@@ -26,9 +26,8 @@ def gpu_hidden_in_one_backend_only(signs: Signs, start: Start, given: tuple[Give
         "rocm": value_of(start, given, "ROCR_VISIBLE_DEVICES") or value_of(start, given, "HIP_VISIBLE_DEVICES"),
     }
     for library, value in hides.items():
-        if value.strip() not in ("-1", "none", "None", "NoDevFiles", ""):
-            continue
-        if not value.strip():
+        some = any(device.library.lower() == library for device in gpus_of(start))  # are left to it by the value
+        if not value.strip() or not (some or value.strip() in ("-1", "none", "None", "NoDevFiles")):
             continue
         for device in gpus_of(start):
             if device.library.lower() == "vulkan":

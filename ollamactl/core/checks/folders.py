@@ -90,7 +90,7 @@ def service_home_missing(signs: Signs, facts: Facts) -> Iterator[Finding]:
     Seen: `mkdir HOME: permission denied` right after the key was not found.
     Do: make that home, or give the user the installer's.
     """
-    events = [e for e in _denied(signs) if e.fields.get("call") == "mkdir"]
+    events = [e for e in _denied(signs) if e.fields.get("call") == "mkdir" and "file exists" not in e.text]
     home = facts.effective.value("HOME") if facts.effective else None
     user = (facts.service.user if facts.service else "") or "ollama"
     keys = signs.of("key_created")

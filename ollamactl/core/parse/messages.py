@@ -164,6 +164,8 @@ EVENTS: tuple[Event, ...] = (
           r"failed to (?P<call>open)(?: GGUF file)? '?(?P<path>/[^:']*)'?:? [('\"]*Permission denied", sure=False),
     Event("folder_denied", "operation not permitted", "text", "",
           r"(?P<call>mkdir|open|chmod|chown) (?P<path>/[^:]*): operation not permitted", sure=False),
+    Event("folder_denied", "ensure path elements are traversable", "text", "what is there can't be looked at",
+          r"(?P<call>mkdir) (?P<path>/[^:]*): (?:file exists|not a directory)", sure=False),
     Event("folder_denied", "Access is denied", "text", "Windows",
           r"(?P<call>mkdir|open|CreateFile) (?P<path>[A-Za-z]:\\[^:]*): Access is denied", sure=False),
     Event("folder_read_only", "read-only file system", "text", "",

@@ -28,7 +28,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("malformed_assignment", r": (?:line \d+: )?(?P<name>OLLAMA_\w+)=(?P<value>[^\s:]*\S{0,40}): command not found"),
     Phrase("malformed_assignment", r"Invalid environment assignment, ignoring: [\"']?(?P<name>OLLAMA_\w+)\s*[=:]?\s*(?P<value>[^\s\"']*)"),
     Phrase("malformed_assignment", r"environment\s*=\s*[\"']?(?P<name>OLLAMA_\w+)(?:\s+=\s*|\s*:\s*|\s+(?=\d))(?P<value>[^\"'\s]+)"),
-    Phrase("command_missing", r"\bollama: (?:command )?not found|command not found: ollama|Command 'ollama' not found|: (?:line \d+: )?/\S*/ollama: No such file or directory|['\"]ollama['\"] is not recognized|No such file or directory: ['\"]ollama['\"]|ollama: executable file not found|exec: \"?ollama\"?: (?:executable file )?not found"),
+    Phrase("command_missing", r"\bollama: (?:command )?not found|command not found: ollama|Command 'ollama' not found|failed to run command ['‘](?:\S*/)?ollama['’]: No such file|: (?:line \d+: )?/\S*/ollama: No such file or directory|['\"]ollama['\"] is not recognized|No such file or directory: ['\"]ollama['\"]|ollama: executable file not found|exec: \"?ollama\"?: (?:executable file )?not found"),
     Phrase("unit:condition_failed", r"\b(?P<what>(?:Condition|Assert)\w+=\S+) was not met"),
     Phrase("unit_masked", r"Unit ollama\S* is masked|Loaded: masked|unit file is masked"),
     Phrase("unit_absent", r"Unit ollama\S* (?:could not be found|not found|does not exist)"

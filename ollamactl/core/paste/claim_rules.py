@@ -243,7 +243,7 @@ RULES: tuple[Rule, ...] = (
     Rule("runner_killed", (r"\b(?:service|model|runner|process|laptop|server)\b|:", r"\bkilled\b|\bjust dies\b", r"\bRAM\b|\bmemory\b|\b\d+ ?GB\b|\bloads?\b|\bboard\b"), (r"\bport\b", r"\bby hand\b", r"\bmodel at a time\b", r"\bkilled process comes back\b")),
     Rule("ram_too_small", (r"\brequires?\b[^.]{0,30}\bmemory\b[^.]{0,40}\b(?:than|available)\b|\bnot enough (?:system )?memory\b|\bmore system memory\b",), (r"\bevict",)),
     Rule("ram_too_small", (r"\b[\d.]+ ?GiB needed\b|\bneeds? [\d.]+ ?Gi?B\b", r"\bavailable\b|\bfree\b|\blimit\b")),
-    Rule("memory_limit", (r"\bmem_limit\b|\binspect\b[^.]{0,20}\bMemory\W{1,3}\d{8}|\bMemoryMax\b|\bmemory limit\b|\blimits?\.memory\b|--memory\b", r"\d")),
+    Rule("memory_limit", (r"\bmem_limit\b|\binspect\b[^.]{0,20}\bMemory\W{1,3}\d{8}|\bMemoryMax\b|(?<!MLX )\bmemory limit\b|\blimits?\.memory\b|--memory\b", r"\d")),
     Rule("swapping", (r"\bswap\b[^.;]{0,16}\b\d[\d.]* ?G\w* (?:of|used)\b|\bvmstat\b[^.;]{0,12}\bsi \d{4,}\b",)),
     Rule("size_grew", (r"\b(?:memory|VRAM|RAM)\b", r"\b(?:up|grew|grows?|more|increase\w*|doubled|jump\w*|higher)\b", rf"(?:{UPDATE}|\bafter \d)"), (CONTEXT, r"\bnum_gpu\b", r"\bslots?\b", r"\blonger loads\b")),
     Rule("num_gpu_forced", (r"\bnum_gpu\b\W{0,3}\d{2,}|\bnum_gpu\b[^.]{0,30}\b(?:forced?|no longer loads|too high|hangs?)\b|\bforced\b[^.]{0,20}\bnum_gpu\b|\bGiB forced\b",)),

@@ -42,6 +42,9 @@ EXAMPLES = {
     "listen tcp: ": "Error: listen tcp: lookup gpu-box: no such host",
     "No such file or directory": "gguf_init_from_file: failed to open '/m/blobs/sha256-1': 'No such file or directory'",
     "The system cannot find the ": r"Error: open C:\m\blobs\sha256-1: The system cannot find the file specified.",
+    "ensure path elements are traversable": (
+        "Error: mkdir /var/lib/ollama: file exists: ensure path elements are traversable"
+    ),
     "operation not permitted": "Error: mkdir /mnt/share/models: operation not permitted",
     ": file exists": "Error: mkdir /usr/share/ollama/.ollama/models: file exists",
     ": not a directory": "Error: mkdir /mnt/models/blobs: not a directory",

@@ -117,6 +117,7 @@ ROWS += [
     ("ollama_not_installed", "nohup: failed to run command 'ollama': No such file or directory\n", served().text() + "nohup: failed to run command 'chat': No such file or directory\n"),
     ("load_oom", "Configured MLX memory limit from free device memory active=\"40.1 GiB\" limit=\"87.5 GiB\"\nmlx: cudaMallocAsync(&data, size, stream) failed: out of memory\n", served().text()),
     ("gpu_hidden_in_one_backend_only", part_hidden("Vulkan"), part_hidden("CUDA")),
+    ("models_in_two_dirs", "After I started it by hand all my models are gone, ollama list is empty.\n", "With the plugin the model is gone half a minute later.\n"),
     ("ollama_not_installed", "Command 'ollama' not found, did you mean:\n", served().text() + "Command 'olama' not found, did you mean:\n"),
     ("ollama_not_installed", "-bash: /usr/local/bin/ollama: No such file or directory\n", served().text() + "ls: cannot access '/usr/bin/ollama': No such file or directory\n"),
 ]  # fmt: skip

@@ -19,8 +19,8 @@ SERVES = later(served().load(4096, 1, layers=(33, 33), kv_mib=400).gin(200, "1.2
 OF_WORK = ("load_oom", "client_timeout_500_clusters", "models_evict_each_other", "partial_offload")
 
 
-def report(text: str) -> Report:
-    found = facts_of(text.encode(), "server.log")
+def report(text: str, where: str = "server.log") -> Report:
+    found = facts_of(text.encode(), where)
     assert found is not None
     made = run(found)
     assert not made.crashed
@@ -33,8 +33,9 @@ def case(check: str) -> str:
 
 
 @pytest.mark.parametrize("check", OF_WORK)
-def test_a_restart_alone_cures_nothing(check: str) -> None:
-    made = report(case(check) + IDLE)
+@pytest.mark.parametrize("where", ["server.log", "standard input", "/tmp/a log.txt"])
+def test_a_restart_alone_cures_nothing(check: str, where: str) -> None:
+    made = report(case(check) + IDLE, where)
     assert (made.findings[0].check, made.findings[0].severity) == (check, "info")
     assert made.findings[0].summary.startswith("before the last start, which has served nothing yet: ")
     assert made.worst() == "info"

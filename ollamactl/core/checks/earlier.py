@@ -48,8 +48,9 @@ def _work(start: Start) -> int:
 def _of_work(finding: Finding, start: Start) -> bool:
     """Whether a finding rests on what a start did when it served, not on how it was set up: the last start shows that
     itself."""
-    places = [re.match(r"[^:\s]*:(\d+): ", line) for line in finding.evidence]
-    at_work = any(_work(start) <= int(place[1]) <= (start.last_line or 0) for place in places if place)
+    places = [re.match(r"[^:]*:(\d+): ", line) for line in finding.evidence]
+    served = range(_work(start), (start.last_line or 0) + 1)
+    at_work = any(int(place[1]) in served for place in places if place)
     of_load = any(load.text[: base.TEXT] in finding.evidence for load in start.loads)
     return finding.severity != "info" and (at_work or of_load)
 

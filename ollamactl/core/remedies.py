@@ -33,9 +33,11 @@ def of_model(text: str, facts: Facts) -> str:
     return _COUNTS.sub(lambda m: ",".join(dict.fromkeys(m[0].split(","))), text)
 
 
-def edited(paths: str, unit: str = "ollama") -> str:
+def edited(*paths: str, unit: str = "ollama") -> str:
     """The command for a person who takes lines out of a unit's files, or mends them."""
-    return f"sudoedit {paths} && sudo systemctl daemon-reload && sudo systemctl restart {unit}"
+    return (
+        f"sudoedit {' '.join(dict.fromkeys(paths))} && sudo systemctl daemon-reload && sudo systemctl restart {unit}"
+    )
 
 
 _PASTED = re.compile(r"sudoedit pasted unit(?: \d+)?")

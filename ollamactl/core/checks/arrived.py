@@ -217,12 +217,11 @@ def dropin_overridden_by_later_dropin(
             later = f"{v.origin.file} is read later"
             if v.origin.file == origin.file:
                 later = f"line {v.origin.line} comes later"
-            places = " ".join(dict.fromkeys((origin.file, v.origin.file)))
             yield Finding(
                 "info" if ours else "warning",
                 f"{name}={value} of {origin.file} is overridden: {later} and {does}",
                 (f"{origin.file}:{origin.line}: {name}={value}", f"{v.origin.file}:{v.origin.line}: {line}"),
-                edited(places) + "    # keep one of the two lines",
+                edited(origin.file, v.origin.file) + "    # keep one of the two lines",
             )
 
 

@@ -168,8 +168,7 @@ def models_dir_no_access(
         if "\\" in path:
             fix = f'icacls "{path}" /grant "%USERNAME%:(OI)(CI)F" /T    # or another OLLAMA_MODELS'
         if other := _other_user(facts):
-            places = " ".join(dict.fromkeys(line.partition(":")[0] for line in other))
-            fix = edited(places) + "    # no User="
+            fix = edited(*(line.partition(":")[0] for line in other)) + "    # no User="
         said = f"the service may not {event.fields.get('call', 'open')} {path}"
         yield Finding("error", said, (*signs.quotes([event]), *other, *_ways(facts, folder)), fix)
         return

@@ -69,8 +69,7 @@ def _limits(facts: Facts, unit: str) -> tuple[tuple[str, ...], str]:
         if one.value.strip() != "infinity"
     ]
     if any(one.key.startswith("Limit") for _, one in found):  # which no running unit can be given
-        places = " ".join(dict.fromkeys(file.path for file, _ in found))
-        fix = edited(places, unit=unit)
+        fix = edited(*(file.path for file, _ in found), unit=unit)
     else:
         fix = f"sudo systemctl set-property {unit} MemoryMax=infinity MemoryHigh=infinity"
         fix += f" && sudo systemctl restart {unit}"
@@ -197,10 +196,9 @@ def service_behind_others(unit_files: tuple[UnitFile, ...], service: Service) ->
     ]
     if found:
         names = ", ".join(f"{one.key}={one.value}" for _, one in found)
-        places = " ".join(dict.fromkeys(file.path for file, _ in found))
         yield Finding(
             "info",
             f"the server stands behind other programs by {names}",
             tuple(stated(file, one) for file, one in found),
-            edited(places, unit=service.id),
+            edited(*(file.path for file, _ in found), unit=service.id),
         )

@@ -113,12 +113,11 @@ def sandbox_hides_models_dir(facts: Facts, service: Service, effective: Effectiv
             if one.value.strip().lower() in TRUE
         ]
     if lines:
-        places = " ".join(dict.fromkeys(line.partition(":")[0] for line in lines))
         yield Finding(
             "error",
             f"{lines[0].partition(': ')[2]} hides {folder} from the service: it sees none of the models there",
             (*lines, f"models: {folder}"),
-            edited(places, unit=service.id),
+            edited(*(line.partition(":")[0] for line in lines), unit=service.id),
         )
 
 
@@ -163,10 +162,9 @@ def sandbox_blocks_network(service: Service, unit_files: tuple[UnitFile, ...]) -
         closed += in_force(unit_files, "RestrictAddressFamilies")
     if closed:
         lines = [stated(file, one) for file, one in closed]
-        places = " ".join(dict.fromkeys(file.path for file, _ in closed))
         yield Finding(
             "warning" if service.main_pid else "error",
             f"{closed[0][1].key}={closed[0][1].value} keeps clients from the server",
             tuple(lines),
-            edited(places, unit=service.id),
+            edited(*(file.path for file, _ in closed), unit=service.id),
         )

@@ -86,13 +86,13 @@ def unit_refused(facts: Facts, service: Service | None = None, signs: Signs = NO
             yield Finding("error", said, tuple(refusing), "systemctl cat ollama; sudo systemctl edit --full ollama")
         return
     lines = _settings(facts, ("ExecStart",))
-    places = dict.fromkeys(line.split(":", 1)[0] for line in lines[1:] or lines) or [service.fragment_path]
+    places = [line.split(":", 1)[0] for line in lines[1:] or lines] or [service.fragment_path]
     state = f"systemctl show: LoadState={service.load_state} {service.load_error}".rstrip()
     yield Finding(
         "error",
         f"systemd refuses {service.id}: it can't be started any more",
         (state, *refusing, *lines),
-        edited(" ".join(places), unit=service.id),
+        edited(*places, unit=service.id),
     )
 
 
@@ -126,9 +126,8 @@ def _settings(facts: Facts, keys: tuple[str, ...]) -> list[str]:
 
 
 def _editing(lines: list[str], unit: str) -> str:
-    places = dict.fromkeys(line.split(":", 1)[0] for line in lines)
-    if places:
-        return edited(" ".join(places), unit=unit)
+    if lines:
+        return edited(*(line.split(":", 1)[0] for line in lines), unit=unit)
     return f"sudo systemctl edit {unit} && sudo systemctl restart {unit}"
 
 

@@ -136,8 +136,12 @@ def host(text: str, default: str = "http://127.0.0.1:11434") -> Read:
     if not re.fullmatch(r"[+-]?[0-9]+", port) or not 0 <= int(port) <= 65535:
         problem = f"port {port} is not valid: Ollama warns and uses {port_default}"
         port = port_default
-    shown = f"[{name}]" if ":" in name else name
-    return Read(f"{scheme}://{shown}:{port}" + (f"/{path}" if path else ""), problem)
+    return Read(f"{scheme}://{joined(name, port)}" + (f"/{path}" if path else ""), problem)
+
+
+def joined(host: str, port: int | str) -> str:
+    """host:port, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

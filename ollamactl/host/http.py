@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ollamactl.core import govalues
 from ollamactl.core.source import Missing
 from ollamactl.host import netns, wire
 
@@ -41,7 +42,7 @@ def ask(
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if parts.scheme not in ("http", "https") or not host or any(not "!" <= c <= "~" for c in path):
         return Answer(missing=Missing("failed", f"{url}: not an http address"))
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = govalues.joined(host, port)
     target = wire.Target(url, 0, (host, port), host, where, "", parts.scheme == "https")
     until = time.monotonic() + timeout
     kept: list[bytes] = []

@@ -99,7 +99,7 @@ def gfx_override(signs: Signs, given: tuple[Given, ...] = (), start: Start | Non
     fix = "sudo ollamactl apply --unset HSA_OVERRIDE_GFX_VERSION"
     value = value_of(start, given, "HSA_OVERRIDE_GFX_VERSION")
     device = next((g for g in given if re.match(r"HSA_OVERRIDE_GFX_VERSION_\d", g.name)), None)
-    named = [e for e in signs.of("stays_unset") if "HSA_OVERRIDE_GFX_VERSION_" in e.fields.get("name", "")]
+    unread = [e for e in signs.of("stays_unset") if "HSA_OVERRIDE_GFX_VERSION_" in e.fields.get("name", "")]
     unsupported = signs.has("gpu_unsupported", "load_failed", "runner_terminated", "gpu_error", "conn_closed")
     unsupported |= cpu_only(start) and bool(signs.matching("runner crashed", kinds=("discovery_failed",)))
     place = next(
@@ -110,9 +110,9 @@ def gfx_override(signs: Signs, given: tuple[Given, ...] = (), start: Start | Non
         yield Finding(
             "warning", f"{device.name} is not read by Ollama's discovery: only the plain name is", (device.place,), fix
         )
-    elif named:
-        said = f"{named[0].fields['name']} is not read by Ollama's discovery: only the plain name is"
-        yield Finding("warning", said, signs.quotes(named), fix)
+    elif unread:
+        said = f"{unread[0].fields['name']} is not read by Ollama's discovery: only the plain name is"
+        yield Finding("warning", said, signs.quotes(unread), fix)
     elif value and not re.fullmatch(r"\d+\.\d+\.\d+", value):
         yield Finding(
             "error" if unsupported else "warning",

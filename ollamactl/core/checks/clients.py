@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core import settings
+from ollamactl.core import govalues, settings
 from ollamactl.core.checks.base import Finding, check, quote, seconds, times
 from ollamactl.core.checks.timeouts import clusters, shown
 from ollamactl.core.facts import Facts, Start, Stray
@@ -81,7 +81,7 @@ def client_host_differs_from_server(
     """
     hosts = [g for g in given if g.name == "OLLAMA_HOST"]
     ports = {m[1] for g in hosts if (m := re.search(r":(\d+)", g.value))}
-    sockets = [f"{x.address}:{x.port}" for x in facts.listeners or () if x.name == "ollama"]
+    sockets = [govalues.joined(x.address, x.port) for x in facts.listeners or () if x.name == "ollama"]
     listening = (start.listening if start else "") or (sockets[0] if len(sockets) == 1 else "")
     port = listening.rsplit(":", 1)[-1] if listening else next(iter(ports), "")
     for one in strays:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ollamactl.core import govalues
 from ollamactl.core.checks.base import Finding, check, configured, quote
 from ollamactl.core.facts import Container, Facts, Listener, Start
 from ollamactl.core.lint import exposed
@@ -24,7 +25,7 @@ def _is_server(socket: Listener) -> bool:
 
 
 def _at(socket: Listener) -> str:
-    return f"[{socket.address}]:{socket.port}" if ":" in socket.address else f"{socket.address}:{socket.port}"
+    return govalues.joined(socket.address, socket.port)
 
 
 def _container(facts: Facts) -> bool:

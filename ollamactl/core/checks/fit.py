@@ -256,12 +256,8 @@ def _taken_before_start(facts: Facts) -> Iterator[Finding]:
     total, free = sum(c.total or 0 for c in gpus), sum(c.available or 0 for c in gpus)
     if start is None or total - free < max(TAKEN, total // 4):
         return
-    short = [
-        x
-        for x in start.loads
-        if x in spilled(start) or (x.outcome == "failed" and re.search(r"(?i)alloc|out of memory", x.error))
-    ]
-    if any(free < sum(b.bytes for b in x.buffers) <= total for x in short):
+    failed = [x for x in start.loads if x.outcome == "failed" and re.search(r"(?i)alloc|out of memory", x.error)]
+    if any(free < sum(b.bytes for b in x.buffers) <= total for x in (*spilled(start), *failed)):
         yield Finding(
             "warning",
             f"{gib(total - free)} of {gib(total)} were held by others when the server started, and a load lacked them",

@@ -44,16 +44,16 @@ def disk_full(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     for path, state in (facts.paths or {}).items():
         if state.free is None or not state.total:
             continue
+        full = state.free < FULL or state.files_free == 0
+        if not full and state.free >= TIGHT:
+            continue
+        said = f"the disk of {path} is {'' if full else 'nearly '}full: {gib(state.free)} free"
+        said += ", less than most models need" if not full else ""
+        said += ", and it takes no file more (inodes)" if full and state.free >= FULL else ""
         room = f"statvfs {path}: {gib(state.free)} of {gib(state.total)} free, {state.files_free} files more"
-        if state.free < FULL or state.files_free == 0:
-            said = f"the disk of {path} is full: {gib(state.free)} free"
-            said += "" if state.free < FULL else ", and it takes no file more (inodes)"
-            yield Finding("error", said, (room, *signs.lines("disk_full")), f"df -h {path}; ollama rm MODEL")
-            return
-        if state.free < TIGHT:
-            said = f"the disk of {path} is nearly full: {gib(state.free)} free, less than most models need"
-            yield Finding("warning", said, (room, *signs.lines("disk_full")), f"df -h {path}; ollama rm MODEL")
-            return
+        evidence = (room, *signs.lines("disk_full"))
+        yield Finding("error" if full else "warning", said, evidence, f"df -h {path}; ollama rm MODEL")
+        return
     found = [e for e in signs.of("disk_full") if not re.search(r"/tmp|TMPDIR", e.text)]
     if found:
         pull = all(re.search(r"Error: |max retries|pull|download", e.text) for e in found)

@@ -12,6 +12,7 @@ from ollamactl.core.facts import (
 from ollamactl.core.feeds import installs
 from ollamactl.core.feeds.collector import Collector, Unknown, feed
 from ollamactl.core.govalues import address as split_address
+from ollamactl.core.govalues import joined
 from ollamactl.core.parse import (
     api,
 )
@@ -46,7 +47,7 @@ def client_address(value: str) -> str:
     found = split_address(read.printed)
     name, port = found if found else ("127.0.0.1", 11434)
     name = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(name, name)
-    return f"[{name}]:{port}" if ":" in name else f"{name}:{port}"
+    return joined(name, port)
 
 
 def _api(c: Collector, path: str, **body: str) -> bytes:

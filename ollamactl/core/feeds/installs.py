@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from ollamactl.core import govalues
 from ollamactl.core.facts import Container, Effective, Install, Origin, Process, UnitName, Variable, Way
 from ollamactl.core.feeds.collector import Collector, Unknown, ahead, feed
 from ollamactl.core.parse import containers as parsing
@@ -212,5 +213,5 @@ def published(box: Container) -> str:
     for port in box.ports:
         if port.host and port.inside == 11434:
             address = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "::1"}.get(port.address, port.address)
-            return f"[{address}]:{port.host}" if ":" in address else f"{address}:{port.host}"
+            return govalues.joined(address, port.host)
     return ""

@@ -9,13 +9,13 @@
 Only lines that set something are read, no sentences. Each entry that names a model begins anew.
 """
 
-
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-Lines = list[tuple[int, str]]
+from ollamactl.core.paste.screens import Lines
+
 KINDS = {"reloaded_each_time", "keep_alive_reset", "num_ctx_on_v1", "container_asks_itself"}
 
 

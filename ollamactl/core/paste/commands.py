@@ -17,6 +17,7 @@ import msgspec
 from ollamactl.core.facts import Gpu, GpuDriver, GpuProcess, HostMemory, InstalledModel, LoadedModel, LogEvent
 from ollamactl.core.paste import client_config, compared, documents, outcomes, processes, screens
 from ollamactl.core.paste.documents import Slots
+from ollamactl.core.paste.screens import Lines
 
 # what readers here say beside facts, to checks
 KINDS = {
@@ -24,7 +25,6 @@ KINDS = {
     "port_published", "memory_limit", "runner_killed", "container_without_gpu", "unit_masked", "unit_disabled",
     "unit_inactive", "folder_closed", "lists_differ", "slots_busy", "connections_wait", "kfd_denied", processes.STOPPED, *compared.KINDS, *outcomes.KINDS, *client_config.KINDS,
 }  # fmt: skip
-Lines = list[tuple[int, str]]
 MIB = 1 << 20
 
 _SMI = re.compile(

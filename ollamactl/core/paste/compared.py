@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 from ollamactl.core import settings
 from ollamactl.core.paste import screens
+from ollamactl.core.paste.screens import Lines
 
 ABSENT = "path_absent"
 KINDS = {"twin_names", "gateway_timeout", "slower_now", "models_gone", "gpu_libraries_absent", "ssh_session", "runner_cpu_busy", ABSENT}
-Lines = list[tuple[int, str]]
 
 _VERSION = re.compile(r"(?:\bollama version is |^\W{0,3}(?:with |on |release )?v?)(?P<version>\d{1,9}\.\d{1,9}\.\d{1,9})(?=[:,]? |$)")
 _RATE = re.compile(r"(?<!prompt )\beval rate:?\s+(?P<rate>\d+(?:\.\d+)?) tok(?:ens?)?/s")

@@ -11,8 +11,8 @@ import msgspec
 
 from ollamactl.core.facts import InstalledModel, LoadedModel
 from ollamactl.core.parse import api
+from ollamactl.core.paste.screens import Lines
 
-Lines = list[tuple[int, str]]
 LARGEST = 1 << 18  # characters of one document
 _BEGINS = re.compile(r"[ \t'\"$|]*(?=[{\[])")
 

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 
 from ollamactl.core.paste import screens
+from ollamactl.core.paste.screens import Lines
 
 KINDS = {"remote_refused", "unit_rewritten", "process_older", "models_gone"}
-Lines = list[tuple[int, str]]
 Screen = tuple[str, Lines]  # a command, and the lines below it
 
 _ELSEWHERE = re.compile(

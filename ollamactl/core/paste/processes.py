@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 
 from ollamactl.core.paste import screens
+from ollamactl.core.paste.screens import Lines
 
 STOPPED = "server_stopped"
-Lines = list[tuple[int, str]]
 _COLUMN = ("STAT", "S")  # of `ps` and of `top`
 _HEADER = re.compile(r"\s*(?:[A-Z%][\w%+]*\s+){3,}(?:CMD|COMMAND|ARGS)\s*$")
 _SERVER = re.compile(r"(?:^|[\s/])ollama\s+(?:serve|start)\b|\sollama\s*$")

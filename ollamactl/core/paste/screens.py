@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import re
 
+Lines = list[tuple[int, str]]  # numbered from 1, as the text has them
+
 _PROMPT = re.compile(
     r"(?:\([\w.-]+\) )*(?:\[[\w.-]+@[\w.-]+ [^\]\n]{1,60}\][$#%]|[\w.-]+@[\w.-]+(?::| )[^\s$#%>]{1,60} ?[$#%>]|[\w.-]{1,30}(?::[~/]\S{0,60})?[$]|➜ {2}\S+|[$❯➜]|PS [A-Z]:\\[^>\n]{0,80}>|[A-Z]:\\[^>\n]{0,80}>)"
     r" +(?P<command>\S.*)"

@@ -58,7 +58,7 @@ class Splitter:
         self.listed = bool(self.tables)
         looked, apart = 0, named(lines)
         waiting: Waiting | None = None
-        aside: commands.Lines = []
+        aside: screens.Lines = []
         for n, line in enumerate(lines):
             if not keep[n].strip() or LOG_LINE.match(line[:300]):
                 if n < 400:

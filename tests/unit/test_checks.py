@@ -24,7 +24,7 @@ from ollamactl.core.source import Missing
 SOURCES = sorted((Path(base.__file__).parent).glob("*.py"))
 # said by what compares several pieces of a text, or by the log parser itself
 ELSEWHERE = {
-    "ps_flips", "ps_gpu_to_cpu", "size_grew", "stopping_model", "until_soon", "ipv6_only_shown", "other_warning", "other_error",
+    "ps_flips", "loaded_in_turn", "ps_gpu_to_cpu", "size_grew", "stopping_model", "until_soon", "ipv6_only_shown", "other_warning", "other_error",
     "config_cut", "fatal_error",
 }  # fmt: skip
 

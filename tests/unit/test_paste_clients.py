@@ -67,6 +67,16 @@ def test_of_clients_and_models(text: str, expected: list[str]) -> None:
             "OLLAMA_MAX_QUEUE is 3, the model is loaded, two calls at once are accepted.",
         ),
         (
+            "Free memory is at 90 MB and all 16 GB of swap are in use: nothing is killed, but vmstat prints si 50210 so 41007 while the model answers.",
+            "swap_thrash",
+            "Free memory is at 9 GB and swap is not in use: nothing is killed, and vmstat prints si 0 so 0 while the model answers.",
+        ),
+        (
+            "I ran launchctl setenv OLLAMA_HOST 0.0.0.0 on the Mac. Since the reboot my tablet gets connection refused, launchctl getenv OLLAMA_HOST prints nothing.",
+            "launchctl_setenv_not_persistent",
+            "I have OLLAMA_HOST in a LaunchAgent on the Mac. Since the reboot my tablet gets its answers as before.",
+        ),
+        (
             "KEEP_ALIVE is for ever, but the model is gone four minutes after the editor's extension used it; ollama ps: UNTIL 3 minutes from now",
             "client_overrides_keep_alive",
             "KEEP_ALIVE is for ever and the editor's extension uses it; ollama ps: UNTIL Forever",
@@ -112,6 +122,9 @@ ECHO = "$ echo $OLLAMA_HOST\n127.0.0.1:{}\n$ ollama ps\nError: could not connect
 KEPT = "$ systemctl show ollama -p Environment\nEnvironment=OLLAMA_KEEP_ALIVE={keep}\n$ ollama ps\nNAME        ID              SIZE      PROCESSOR    CONTEXT    UNTIL\nmini:4b     359d7dd4bcda    3.5 GB    100% GPU     4096       {until}\n"
 FEW = "$ ollama show mini --modelfile\nFROM mini:4b\nPARAMETER num_gpu {}\n$ journalctl -u ollama -o cat\nload_tensors: offloaded {}/41 layers to GPU\n"
 TIMED = "$ curl -s -o /dev/null -w '%{{http_code}} %{{time_total}}\\n' https://llm.example.lan/api/chat -d @q.json\n{}\n$ ollama -v\nollama version is 0.20.0\n"
+PINNED = "OLLAMA_KEEP_ALIVE is {} and in the log as well.\nseen on the wire: POST /api/chat {{\"model\":\"mini\",\"messages\":[],\"keep_alive\":\"{}\"}}\n"
+TURNS = "$ ollama ps\nNAME     ID              SIZE      PROCESSOR    CONTEXT    UNTIL\n{}:4b    359d7dd4bcda    3.5 GB    100% GPU     4096       4 minutes from now\n"
+SHOWN = "$ ollama show mini --parameters\nnum_gpu                        {}\ntemperature                    0.3\n$ journalctl -u ollama -o cat\nload_tensors: offloaded {}/41 layers to GPU\n"
 ASKS = '$ curl -s localhost:11434/api/generate -d \'{{"model":"mini",{}"keep_alive":{}}}\' | jq .load_duration\n8123456789\n'
 
 
@@ -124,6 +137,12 @@ ASKS = '$ curl -s localhost:11434/api/generate -d \'{{"model":"mini",{}"keep_ali
         (KEPT.format(keep="5m", until="3 minutes from now"), []),
         (FEW.format(6, 6), ["num_gpu_option_limits_layers"]),
         (FEW.format(99, 41), []),
+        (SHOWN.format(6, 6), ["num_gpu_option_limits_layers"]),
+        (SHOWN.format(99, 41), []),
+        (PINNED.format("24h", "45s"), ["client_overrides_keep_alive"]),
+        (PINNED.format("24h", "24h"), []),
+        (TURNS.format("a") + TURNS.format("b") + TURNS.format("a"), ["models_evict_each_other"]),
+        (TURNS.format("a") + TURNS.format("b"), []),
         (TIMED.format("504 60.011"), ["proxy_timeout_60s"]),
         (TIMED.format("504 0.004"), []),
         (TIMED.format("200 64.123"), []),

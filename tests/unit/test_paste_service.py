@@ -163,3 +163,22 @@ def test_values_that_only_their_command_names(text: str, expected: list[str]) ->
 def test_told_of_the_unit(text: str, first: str, healthy: str) -> None:
     assert found(text, "error", "warning", "info")[:1] == [first]
     assert found(healthy) == []
+
+
+COMPOSE = (
+    "$ stat -c '%y' compose.yaml\n{changed}.502338716 +0100\n"
+    "$ docker inspect ollama --format '{{{{.Created}}}} {{{{.State.StartedAt}}}}'\n"
+    "2026-01-27T15:36:02.118846201Z 2026-02-20T09:12:30.740117339Z\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ("2026-02-20 10:11:48", ["config_newer_than_process"]),
+        ("2026-01-27 16:40:00", ["config_newer_than_process"]),  # four minutes later, in the host's zone
+        ("2026-01-27 16:30:00", []),
+    ],
+)
+def test_a_container_is_older_than_its_compose_file(changed: str, expected: list[str]) -> None:
+    assert found(COMPOSE.format(changed=changed)) == expected

@@ -77,6 +77,10 @@ def config_newer_than_process(
         said = "the process began before its configuration was changed, and has what it was given then"
         yield Finding("warning", said, signs.lines("process_older"), "sudo systemctl restart ollama")
         return
+    if signs.has("container_older"):
+        said = "the container was made before its compose file was changed, and a restart keeps the old one"
+        yield Finding("warning", said, signs.lines("container_older"), "docker compose up -d")
+        return
     if service is not None and process is not None and effective is None and (kept := _kept(service, process)):
         said = "the process has another environment than systemd would give it now"
         yield Finding("warning", said, kept, "sudo systemctl restart ollama")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ollamactl.core import govalues
 from ollamactl.core.checks.base import Finding, check, configured
-from ollamactl.core.facts import Facts, Load, Start
+from ollamactl.core.facts import Facts, Load, LogEvent, Start
 from ollamactl.core.inflight import is_work
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 from ollamactl.core.parse.slog import seconds_of
@@ -36,7 +36,7 @@ def client_overrides_keep_alive(
     told = next((g.value for g in given if g.name == "OLLAMA_KEEP_ALIVE" and g.scope in ("service", "process")), "")
     keep = config.get("OLLAMA_KEEP_ALIVE", told)
     forever = keep.startswith(("2562047h", "-"))
-    lines = signs.lines("until_soon")
+    lines = signs.lines("until_soon") or signs.quotes([e for e in signs.of("keep_alive_asked") if _short(e)])
     if lines and (forever or signs.has("keep_alive_expected") or _hours(keep) >= 1):
         yield Finding(
             "warning",
@@ -81,6 +81,13 @@ def client_overrides_keep_alive(
             tuple(r.text for r in (start.requests if start else ()) if is_work(r.path))[:3],
             "compare keep_alive and num_ctx in the clients' requests",
         )
+
+
+def _short(request: LogEvent) -> bool:
+    """Whether a request asks for less than an hour; 0 is what unloads a model, and has its own sign."""
+    asked = request.fields.get("keep") or request.fields.get("later") or ""
+    seconds = govalues.seconds(asked) if not asked.isdigit() else float(asked[:9])
+    return 0 < (seconds or 0) < 3600
 
 
 def _hours(text: str) -> float:

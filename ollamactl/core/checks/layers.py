@@ -41,7 +41,7 @@ def num_gpu_override_too_high(signs: Signs, facts: Facts, start: Start | None = 
             signs.quotes([*asked[-1:], *signs.of("alloc_failed")[-1:]]),
             "ollama show --modelfile MODEL | grep num_gpu    # take it out, also in clients",
         )
-    elif signs.has("num_gpu_forced") and not _limited_by(signs, start) and not _whole(start):
+    elif signs.has("num_gpu_forced") and not _limited_by(signs, start) and not _whole(facts, start):
         yield Finding(
             "warning",
             "num_gpu is forced: Ollama's own fitting is switched off",
@@ -50,8 +50,10 @@ def num_gpu_override_too_high(signs: Signs, facts: Facts, start: Start | None = 
         )
 
 
-def _whole(start: Start | None) -> bool:
-    """Whether the last load has all its layers on the GPU, and works."""
+def _whole(facts: Facts, start: Start | None) -> bool:
+    """Whether the last load has all its layers on the GPU, and works; or `ollama ps` has each model there."""
+    if facts.told and facts.loaded and all(0 < m.size == m.size_vram for m in facts.loaded):
+        return True
     last = start.loads[-1] if start and start.loads else None
     if last is None or last.offloaded is None or last.error:
         return False
@@ -66,7 +68,7 @@ def _limited_by(signs: Signs, start: Start | None) -> LogEvent | None:
         requested = re.search(r"layers\.requested=\"?(\d+)", event.text)
         part |= {int(requested[1])} if requested and any(int(requested[1]) < of for _, of in loads) else set()
     for event in signs.of("num_gpu_forced", "num_gpu_asked"):
-        if (asked := re.search(r"num_gpu\D{0,3}(\d+)", event.text)) and int(asked[1]) in part:
+        if (asked := re.search(r"num_gpu[\s\"':=]{1,40}(\d+)", event.text)) and int(asked[1]) in part:
             return event
     return None
 

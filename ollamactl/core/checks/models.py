@@ -153,6 +153,13 @@ def models_evict_each_other(
             if limit == "1"
             else "sudo ollamactl plan --context-length 4096 --parallel 1",
         )
+    elif signs.has("loaded_in_turn"):
+        yield Finding(
+            "warning",
+            "each of two models takes the other's place: they do not fit together",
+            signs.lines("loaded_in_turn"),
+            "sudo ollamactl plan --context-length 4096 --parallel 1",
+        )
     elif signs.has("one_model_only"):
         yield Finding(
             "warning",

@@ -29,7 +29,7 @@ def _apart(given: tuple[Given, ...], start: Start | None, scope: str) -> list[Gi
     return found
 
 
-@check(weight=56, explains=("env_not_in_server_config", "api_exposed_without_auth"))
+@check(weight=56, explains=("env_not_in_server_config", "api_exposed_without_auth", "server_not_reachable"))
 def launchctl_setenv_not_persistent(
     given: tuple[Given, ...], facts: Facts, start: Start | None = None, signs: Signs = NO_SIGNS
 ) -> Iterator[Finding]:

@@ -64,7 +64,8 @@ def unknown_ollama_variable(
                 edit = f"sudo sed -i '{line}s/{one.name}/{near}/'" if near else "sudoedit"
                 fix = f"{edit} {file} && sudo systemctl daemon-reload && sudo systemctl restart ollama"
                 fix += "" if near else f"    # without {one.name}, line {line}"
-            explains = OF_CONTEXT if near == "OLLAMA_CONTEXT_LENGTH" else ()  # the default context runs in its place
+            explains: tuple[str, ...] = ("config_newer_than_process",) if signs.has("config_only_future") else ()
+            explains += OF_CONTEXT if near == "OLLAMA_CONTEXT_LENGTH" else ()  # the default context runs in its place
             yield Finding("warning", said, (f"{one.place}: {one.name}={one.value}",), fix, explains=explains)
         elif release and not settings.known_in(setting, ".".join(map(str, release))):
             span = f"until {setting.until}" if setting.until else f"since {setting.since}"

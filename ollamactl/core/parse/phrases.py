@@ -95,7 +95,8 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("http_proxy_told", r"\bTCP_\w+/\d{3} (?:\d+ )?[A-Z]+ \S*:11434\b|Uses proxy env variable (?:http_proxy|HTTP_PROXY|all_proxy|ALL_PROXY)\b|\bX-Squid-Error:"),
     Phrase("output_thrown_away", r"\bStandardOutput=null\b|\bLogLevelMax=(?:warning|notice|err|crit|alert|emerg|[0-5])\b"),
     Phrase("unit_type_told", r"\bType=(?P<type>notify(?:-reload)?|forking|dbus|oneshot)\b"),
-    Phrase("num_gpu_asked", r"\bPARAMETER\s+num_gpu\s+\d+|[\"']num_gpu[\"']\s*:\s*\d+"),
+    Phrase("num_gpu_asked", r"(?:\bPARAMETER|^)\s*num_gpu\s+\d+|[\"']num_gpu[\"']\s*:\s*\d+"),
+    Phrase("keep_alive_asked", r"\"keep_alive\"\s*:\s*\"?(?P<keep>\d[\dhms.]*)\"?\s*,[^\n]*\"(?:prompt|messages)\"|\"(?:prompt|messages)\"[^\n]*\"keep_alive\"\s*:\s*\"?(?P<later>\d[\dhms.]*)\"?\s*[,}]"),
     # a request for an answer, not the one by which a model is unloaded
     Phrase("keep_alive_reset", r"\"keep_alive\"\s*:\s*\"?0[ms]?\"?\s*,[^\n]*\"(?:prompt|messages)\"|\"(?:prompt|messages)\"[^\n]*\"keep_alive\"\s*:\s*\"?0[ms]?\"?\s*[,}]"),
     Phrase("something_wrong", r"something went wrong"),

@@ -179,7 +179,7 @@ RULES: tuple[Rule, ...] = (
     Rule("invalid_option_flood", (r"\binvalid option provided\b", r"\b(?:each|every|hundreds|thousands|full of|flood\w*|constantly)\b")),
     Rule("one_model_only", (r"(?:\b|_)MAX_LOADED_MODELS\b", r"\bone (?:model )?(?:only|at a time)|\bonly one\b|\bonly ever\b|\bjust one model\b|\bsingle model\b|\bone model\b")),
     Rule("one_model_only", (r"\bmodels?\b|\b(?:A|the first)\b", r"\b(?:evict|replac|unload|kick|throw|push|kill|vanish|displac)\w*", r"\beach other|\bother(?:'s)?\b|\bsecond\b|\banother\b|\bwhen B\b|\breplaced by\b|\bthe first\b|\bchat model\b|\bembedding model\b"), (r"\bdoes not unload the first\b", CONTEXT, r"\bsame model\b|\breload", r"\bprocess\w*")),
-    Rule("one_model_only", (r"\b(?:swap|alternat|thrash|ping-?pong|take turns)\w*", r"\bmodels?\b")),
+    Rule("one_model_only", (r"\b(?:swap|alternat|thrash|ping-?pong|take turns)\w*", r"\bmodels?\b"), (r"\b(?:of|in|no|to|the|and|free) swap\b|\bswap(?:file)?\b[^.;]{0,12}\b(?:us(?:e|ed)|full|space|file|partition)\b|\bvmstat\b",)),
     Rule("one_model_only", (r"\bswitch\w*\b", r"\bbetween\b", MODEL, r"\btakes?\b|\b\d+ ?s\b|\bseconds\b|\bslow\w*|\bloads?\b|\bunload\w*")),
     Rule("one_model_only", (r"\bloaded\b", r"\bin turn\b|\balternat\w+", r"\bmodels?\b")),
     Rule("pin_evicted", (r"keep[_ -]?alive\b|\bpinned\b|\bForever\b", r"(?<!\w)-1\b|\bfor ?ever\b|\bpinned\b", r"\b(?:evict|unload|throw|push|kick|displac)\w*", r"\b(?:second|other|another|next) model\b|\bmodel B\b|\broom\b"), (CLIENT,)),
@@ -240,7 +240,7 @@ RULES: tuple[Rule, ...] = (
     # memory
     Rule("out_of_memory", (r"\bOOMs?\b|\bout of memory\b|\bcudaMalloc\b[^.]{0,40}\bfailed\b|\bmore than the GPU has\b|\ballocat\w+ more\b",), (r"\bOOM[- ]?kill", r"\bkiller\b", r"\boom-kill\b")),
     Rule("runner_killed", (r"\bsignal:? ?(?:killed|9|kill)\b|\bOOM[- ]?kill\w*|\boom-kill\w*|\bOOM killer\b|\bExit(?:ed)?(?: code)?:? 137\b|\bkilled (?:mid-load|by the (?:OS|kernel|system))",), (r"\bcontainer limit\b",)),
-    Rule("runner_killed", (r"\b(?:service|model|runner|process|laptop|server)\b|:", r"\bkilled\b|\bjust dies\b", r"\bRAM\b|\bmemory\b|\b\d+ ?GB\b|\bloads?\b|\bboard\b"), (r"\bport\b", r"\bby hand\b", r"\bmodel at a time\b", r"\bkilled process comes back\b")),
+    Rule("runner_killed", (r"\b(?:service|model|runner|process|laptop|server)\b|:", r"\bkilled\b|\bjust dies\b", r"\bRAM\b|\bmemory\b|\b\d+ ?GB\b|\bloads?\b|\bboard\b"), (r"\b(?:nothing|nobody|no (?:process|runner|model)|never|not|neither)\b[^.;,]{0,12}\bkilled\b", r"\bport\b", r"\bby hand\b", r"\bmodel at a time\b", r"\bkilled process comes back\b")),
     Rule("ram_too_small", (r"\brequires?\b[^.]{0,30}\bmemory\b[^.]{0,40}\b(?:than|available)\b|\bnot enough (?:system )?memory\b|\bmore system memory\b",), (r"\bevict",)),
     Rule("ram_too_small", (r"\b[\d.]+ ?GiB needed\b|\bneeds? [\d.]+ ?Gi?B\b", r"\bavailable\b|\bfree\b|\blimit\b")),
     Rule("memory_limit", (r"\bmem_limit\b|\binspect\b[^.]{0,20}\bMemory\W{1,3}\d{8}|\bMemoryMax\b|(?<!MLX )\bmemory limit\b|\blimits?\.memory\b|--memory\b", r"\d")),

@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from ollamactl.core.paste import screens
 from ollamactl.core.paste.screens import Lines
 
-KINDS = {"remote_refused", "unit_rewritten", "process_older", "models_gone"}
+KINDS = {"remote_refused", "unit_rewritten", "process_older", "container_older", "models_gone"}
 Screen = tuple[str, Lines]  # a command, and the lines below it
 
 _ELSEWHERE = re.compile(
@@ -29,6 +29,8 @@ _REFUSED = re.compile(r"curl: \(7\)|\b[Rr]efused\b|ECONNREFUSED|TcpTestSucceeded
 _STATUS = re.compile(r"(?:\w+ ?[=:]? ?)?7$")  # of curl: could not connect
 _LOST = re.compile(r"\s?Environment(?:File)?=.*\bOLLAMA_")
 _MAIN = re.compile(r"/ollama\.service$")
+_CREATED = re.compile(r"\"?(?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?Z\b")
+_COMPOSE = re.compile(r"(?:^|/)(?:docker-)?compose(?:\.\w+)?\.ya?ml$")
 _UNIT = re.compile(r"/ollama\.service(?:\.d/[\w.-]+\.conf)?$|^/etc/(?:default|sysconfig|conf\.d)/ollama$")
 _BEGAN = re.compile(
     r"\s*(?:(?:ExecMainStart|ActiveEnter)Timestamp=|Active: active \(running\) since )(?:\w{3} )?(?P<at>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?: (?P<zone>[A-Z]+|[+-]\d{2,4}))?"
@@ -44,6 +46,7 @@ _OF_FILE = re.compile(
 _OF_LS = re.compile(
     r"-[rwx-]{9}[.+@]? +\d+ \S+ +\S+ +\d+ (?P<month>\w{3}) +(?P<day>\d{1,2}) (?P<time>\d\d:\d\d) (?P<path>[\w./@-]+)\s*$"
 )
+_STAT_OF = re.compile(r"\bstat\b.* (?:-c|--format|--printf|-f)\b.* (?P<path>[^\s'\"]+)\s*$")
 _STAT_FILE = re.compile(r"\s*File: [‘'`]?(?P<path>/[^\s’']+)")
 _STAT_TIME = re.compile(rf"\s*Modify: {_STAMP}")
 _FOLDER = re.compile(r"(?:/etc/systemd/system/|/run/systemd/system/)ollama\.service\.d\b")
@@ -113,6 +116,7 @@ def _rewritten(command: str, below: Lines) -> Iterator[tuple[str, int, str]]:
 def _older(found: list[Screen], lines: Lines) -> Iterator[tuple[str, int, str]]:
     """A file of the unit that was changed after the process began, or an environment that lacks what systemd has."""
     began = next((one for _, text in lines if (one := _began(text)) is not None), None)
+    created = next((at for command, below in found for at in _container(command, below)), None)
     for command, below in found:
         if re.search(r"\bfind\b.*-newer /proc/", command):
             yield from (
@@ -127,8 +131,22 @@ def _older(found: list[Screen], lines: Lines) -> Iterator[tuple[str, int, str]]:
                     f"{command}: nothing; systemctl show: {told.strip()}",
                 )
         for n, path, at, offset in _changed(command, below, began[0].year if began else 0):
-            if began is not None and _after(at, offset, *began):
+            if _COMPOSE.search(path):
+                if created is not None and _after(at, offset, created, "UTC"):
+                    yield "container_older", n, f"{path} was changed at {at}, the container was created at {created} UTC"
+            elif began is not None and _after(at, offset, *began):
                 yield "process_older", n, f"{path} was changed at {at}, the process began at {began[0]}"
+
+
+def _container(command: str, below: Lines) -> Iterator[datetime]:
+    """When a container was created, which no restart changes, as `docker inspect` prints it."""
+    if re.search(r"(?:docker|podman)(?: container)? inspect\b", command) is None:
+        return
+    for _, text in below:
+        named = '"Created": "' in text or ".Created" in command
+        found = _CREATED.match(text.strip().removeprefix('"Created": ')) if named else None
+        if found and (at := _moment(found["at"])):
+            yield at
 
 
 def _after(at: datetime, offset: str, began: datetime, zone: str) -> bool:
@@ -150,6 +168,7 @@ def _changed(command: str, below: Lines, year: int) -> Iterator[tuple[int, str, 
     """(line, path, time, offset of its zone) of the unit's files that were listed with their times."""
     inside = _FOLDER.search(command)
     asked = re.search(r"\bdate -r (/\S+)", command)
+    of = _STAT_OF.search(command)
     path = asked[1] if asked else ""
     for n, text in below:
         if asked and (dated := _DATED.match(text.strip())) and (when := _named(dated)) and _UNIT.search(path):
@@ -160,6 +179,8 @@ def _changed(command: str, below: Lines, year: int) -> Iterator[tuple[int, str, 
         name, at, offset = "", None, ""
         if found := _STAT_TIME.match(text):
             name, at, offset = path, _moment(found["at"]), found["zone"] or ""
+        elif of and (found := re.fullmatch(_STAMP, text.strip())):
+            name, at, offset = of["path"], _moment(found["at"]), found["zone"] or ""
         elif found := _OF_FILE.match(text.strip()):
             name, at = found["path"] or found["first"], _moment(found["at"] or found["then"])
             offset = found["zone"] or found["offset"] or ""
@@ -168,7 +189,7 @@ def _changed(command: str, below: Lines, year: int) -> Iterator[tuple[int, str, 
             name = found["path"]
         if inside and name and "/" not in name and name.endswith(".conf"):
             name = f"{inside[0]}/{name}"
-        if at is not None and _UNIT.search(name):
+        if at is not None and (_UNIT.search(name) or _COMPOSE.search(name)):
             yield n, name, at, offset
 
 

@@ -291,6 +291,11 @@ class Splitter:
         contexts = [m.context for table in self.tables for m in table[:1] if m.context]
         if any(a == c != b for a, b, c in zip(contexts, contexts[1:], contexts[2:], strict=False)):
             self._say("ps_flips", "ollama ps: CONTEXT " + " → ".join(map(str, contexts[:6])))
+        shown = [{m.name for m in table} for table in self.tables if table]
+        for a, b, c in zip(shown, shown[1:], shown[2:], strict=False):
+            if a == c and not a & b:
+                self._say("loaded_in_turn", f"ollama ps: {', '.join(a)} → {', '.join(b)} → {', '.join(c)}")
+                break
         for name, files in self.placed.items():
             if len(set(files.values())) > 1:
                 told = ", ".join(f"{file}: {value}" for file, value in files.items())

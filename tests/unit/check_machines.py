@@ -113,12 +113,16 @@ def spread(first: float, second: float) -> str:
                                    says=f"load_tensors:        CUDA1 model buffer size =  {second:.2f} MiB").text()  # fmt: skip
 
 
-def requests(log: Log, count: int, took: str, apart: float) -> Log:
+def requests(log: Log, count: int, took: str, apart: float, status: int = 200) -> Log:
     for _ in range(count):
-        log.later(apart).gin(200, took)
+        log.later(apart).gin(status, took)
     return log
 
 
+CERTIFICATE = (
+    'Error: pull model manifest: Get "https://registry.ollama.ai/v2/library/a/manifests/8b": tls: failed to verify '
+    "certificate: x509: certificate signed by unknown authority\n"
+)
 XID = "[ 8123.551201] NVRM: Xid (PCI:0000:01:00): 79, pid=4411, GPU has fallen off the bus.\n"
 ABSENT = Missing("absent", "No such file or directory")
 CACHE = "srv        update:  - cache state: 3 prompts, {mib} MiB (limits: 8192.000 MiB, 16384 tokens, 464770 est)"
@@ -247,6 +251,10 @@ FIRES: dict[str, Machine] = {
     "unit_refused": refused("bad-setting"),
     "unset_environment_drops_setting": set_in("unset", f"{UNIT}.d/override.conf"),
     "version_unknown": Log().config().say("Listening on 127.0.0.1:11434 (version unknown)", source="routes.go:1972").text(),
+    "model_name_unknown": "$ ollama run qwenn3\nError: pull model manifest: file does not exist\n",
+    "model_not_pulled": requests(served(), 6, "120µs", 20, 404).text(),
+    "pull_stalled": "$ ollama pull a:8b\nError: max retries exceeded: EOF\n",
+    "registry_certificate_not_trusted": CERTIFICATE,
 }  # fmt: skip
 
 # The same without what makes it wrong: cured, or another value, unit, side or time.
@@ -354,4 +362,8 @@ MISSES: dict[str, Machine] = {
     "user_unit_absent": "$ systemctl --user status ollama\n● ollama.service - Ollama Service\n" + ACTIVE,
     "version_unknown": Log("0.33.0").config().listen().text(),
     "wildcard_bind_shown_as_ipv6": 'OLLAMA_HOST=127.0.0.1\nLISTEN 0      4096        127.0.0.1:11434      0.0.0.0:*    users:(("ollama",pid=902,fd=3))\n',
+    "model_name_unknown": "$ ollama run qwenn3\nError: pull model manifest: file does not exist\n$ ollama run qwen3\nsuccess\n",
+    "model_not_pulled": requests(requests(served(), 6, "120µs", 20, 404), 1, "2s", 20).text(),
+    "pull_stalled": "$ ollama pull a:8b\nError: max retries exceeded: EOF\n$ ollama pull a:8b\nsuccess\n",
+    "registry_certificate_not_trusted": CERTIFICATE + "export HTTPS_PROXY=http://10.0.0.1:3128\n",
 }  # fmt: skip

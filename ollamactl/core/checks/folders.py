@@ -139,7 +139,7 @@ def service_home_read_only(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fi
             yield Finding("warning", said, (f"statvfs {path}: read-only",), f"findmnt -T {path}", weight=62)
 
 
-@check(weight=86, explains=("service_restart_loop", "models_dir_missing"))
+@check(weight=86, explains=("service_restart_loop", "models_dir_missing", "model_not_pulled"))
 def models_dir_no_access(
     facts: Facts,
     signs: Signs = NO_SIGNS,
@@ -259,7 +259,7 @@ def _blocked(facts: Facts, folder: str) -> str:
     return ""
 
 
-@check(weight=84, explains=("service_restart_loop",))
+@check(weight=84, explains=("service_restart_loop", "model_not_pulled"))
 def models_dir_missing(
     facts: Facts, signs: Signs = NO_SIGNS, effective: Effective | None = None, given: tuple[Given, ...] = ()
 ) -> Iterator[Finding]:
@@ -318,7 +318,7 @@ def _used(facts: Facts) -> str:
     return values[0] or f"{values[1].rstrip('/') or '/usr/share/ollama'}/.ollama/models"
 
 
-@check(weight=62, explains=("server_not_reachable",))
+@check(weight=62, explains=("server_not_reachable", "model_not_pulled"))
 def models_in_two_dirs(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """Models lie in two folders, of which the server sees one.
 

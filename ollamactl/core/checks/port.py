@@ -108,6 +108,7 @@ def _port(value: str) -> int:
         "running_server_is_not_the_service",
         "bind_error_shows_requested_address",
         "client_server_version_mismatch",
+        "model_not_pulled",
         "models_in_two_dirs",
         "version_unknown",
     ),

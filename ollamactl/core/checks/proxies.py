@@ -50,7 +50,7 @@ def proxy_misconfigured(signs: Signs, facts: Facts) -> Iterator[Finding]:
         )
 
 
-@check(weight=58)
+@check(weight=58, explains=("model_not_pulled", "pull_stalled"))
 def proxy_not_in_service(signs: Signs, given: tuple[Given, ...] = (), start: Start | None = None) -> Iterator[Finding]:
     """Pulls fail because the server has no proxy.
 

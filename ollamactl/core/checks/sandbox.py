@@ -81,6 +81,7 @@ def sandbox_makes_models_read_only(facts: Facts, service: Service, effective: Ef
     explains=(
         "models_dir_no_access",
         "models_dir_missing",
+        "model_not_pulled",
         "models_in_two_dirs",
         "model_blob_missing",
         "service_home_missing",

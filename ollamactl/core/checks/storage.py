@@ -33,7 +33,7 @@ MIB = 1 << 20
 FULL, TIGHT = 64 * MIB, 1024 * MIB  # bytes free: no model fits into the first, hardly one into the second
 
 
-@check(weight=70)
+@check(weight=70, explains=("model_not_pulled", "pull_stalled"))
 def disk_full(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The disk of the models is full.
 
@@ -164,7 +164,7 @@ def _loaded_since(facts: Facts, line: int) -> bool:
     return any(not failed or not x.model or x.model in failed for x in later)
 
 
-@check(weight=82, explains=("runner_crash_on_load",))
+@check(weight=82, explains=("runner_crash_on_load", "model_not_pulled"))
 def model_blob_missing(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """A manifest names a blob that is not there.
 

@@ -53,7 +53,7 @@ def find(text: str, line: Line | None) -> list[tuple[Event, dict[str, str]]]:
         found += _texts(text, fields, {one.kind for one, _ in found})
         if not found and line.level in ("WARN", "ERROR") and line.msg not in NORMAL:
             found.append((_OTHER[line.level], {"msg": line.msg[:VALUE]} | fields))
-    elif row is None and _ANY.search(line.msg):  # an INFO message itself, never its fields
+    elif not found and _ANY.search(line.msg):  # an INFO message itself, never its fields
         found += _texts(line.msg, fields, set())
     return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ollamactl.core.parse.device_messages import DEVICES
 from ollamactl.core.parse.event_row import Event
+from ollamactl.core.parse.network_messages import NETWORK
 
 EVENTS: tuple[Event, ...] = (
     # context
@@ -294,15 +295,7 @@ EVENTS: tuple[Event, ...] = (
     Event("gpu_error", "GPU Hang", "text", "ROCm"),
     Event("gpu_error", "failed with status", "text", "Metal", r"command buffer (?P<buffer>\d+) failed", sure=False),
     Event("gpu_error", "Error Domain=MTL", "text", "Metal"),
-    # the world outside
-    Event("cloud_unreachable", "model recommendations refresh failed", "msg", "0.30 –", keep=3),
-    Event("cloud_unreachable", "model show cloud cache hydration failed", "msg", "0.30 –", keep=3),
-    Event("html_reply", "invalid character '<' looking for beginning of value", "text"),
-    Event("proxy_error", "proxyconnect", "text"),
-    Event("registry_unreached", "request failed: ", "prefix", "of a pull",
-          r"(?P<why>i/o timeout|connection refused|connection timed out|no route to host|network is unreachable"
-          r"|TLS handshake timeout|no such host|server misbehaving|context deadline exceeded)", 5, sure=False),
-    Event("registry_reached", "downloading ", "prefix", "of a pull", r"(?P<parts>\d+) \S+ part\(s\)", 3, sure=False),
     Event("template_missing", "model is missing tokenizer.chat_template", "prefix", "0.30 –", keep=3),
+    *NETWORK,
     *DEVICES,
 )  # fmt: skip

@@ -65,7 +65,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|connect to (?:host\.docker\.internal|(?:10|172|192)\.\d+\.\d+\.\d+) port \d+"
            r"|ECONNREFUSED (?:10|172|192)\."),
     Phrase("connection_refused", r"(?<!\d:443: connect: )(?<!:80: connect: )connection refused|ECONNREFUSED|Failed to connect to \S+ port \d+"
-           r"|No connection could be made because the target machine actively refused|Failed to establish a new connection|All connection attempts failed|APIConnectionError"),
+           r"|No connection could be made because the target machine actively refused|Failed to establish a new connection|All connection attempts failed|APIConnectionError(?!: OllamaException - \{)"),
     Phrase("awaiting_headers", r"APITimeoutError|Request timed out\.?$|SocketTimeoutError|timeout awaiting response headers|Client\.Timeout exceeded|HeadersTimeoutError"
            r"|UND_ERR_HEADERS_TIMEOUT|ReadTimeout|httpx\.ReadTimeout|Read timed out"),
     Phrase("given_up_after", r"(?:request|client|connection|ollama|generation)\b[^\n]{0,40}(?:cancel+ed|aborted|dropped|closed|cut off|disconnect\w*|times? out|timed out)(?: \w+){0,2} after (?P<time>\d+ ?(?:s\b|sec\w*|m\b|min\w*))"),
@@ -121,8 +121,15 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("http_plain_manifest", r"Get \"?http://registry"),
     Phrase("html_reply", r"invalid character '?<'?(?: looking for beginning of value|\W*$)"),
     Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)(?! (?:\w+ ){0,3}(?:minutes?|hours?|seconds?|later|after|as soon|when (?!OLLAMA_)\w+|again|from (?:memory|VRAM|the GPU))\b)|ollama list.*(?:empty|nothing)"),
-    Phrase("load_damaged", r"digest mismatch|(?<!running the model: )(?<=\S )unexpected EOF|file is (?:truncated|corrupt)"),
+    Phrase("load_damaged", r"digest mismatch|(?<!running the model: )(?<!retries exceeded: )(?<=\S )unexpected EOF|file is (?:truncated|corrupt)"),
     Phrase("network_storage", r":\S* on /\S+ type (?:nfs4?|cifs|ceph)|(?:nfs|cifs|smb|ceph)\S* .*models"),
+    # pulls, and what the server refuses of its clients
+    Phrase("registry_certificate", r"(?:registry\.ollama\.ai|ollama\.com|cloudflarestorage\.com|pull model manifest|huggingface\.co|\bhf\.co)[^\n]*x509: (?P<why>[^\n]*)"),
+    Phrase("pull_given_up", r"\bmax retries exceeded\b(?! with url)(?:: (?P<why>[^\n]{1,60}))?"),
+    Phrase("pull_done", r"^success\s*$"),
+    Phrase("model_name_unknown", r"pull model manifest: file does not exist|pull model manifest: 404\b"),
+    Phrase("model_absent", r"\bmodel \\?[\"'`](?P<model>[^\s\"'`\\]+?)\\?[\"'`] (?:is )?not found\b|\bollama call failed with status code 404\b(?:.*ollama pull (?P<more_model>[\w./:-]*\w))?"
+           r"|\b404\b.{0,60}\burl\b[=:( ]*[\"']?https?://[^/\s]+/(?:api/(?:chat|generate|embed(?:dings)?)|v1/(?:(?:chat/)?completions|embeddings))\b"),
     # containers and exposure
     Phrase("port_published", r"(?:-p|--publish)[ =](?!127\.|localhost|\[::1\])(?:[\d.]+:)?\d+:11434"
            r"|(?:0\.0\.0\.0|\[::\]|:::?):?\d*->\d+/tcp|^\s*-\s*[\"']?(?:0\.0\.0\.0:)?\d{2,5}:11434[\"']?\s*$|\bports:?\s*[-\[]?\s*[\"']?\d{2,5}:11434"),
@@ -245,8 +252,9 @@ def find(line: str) -> list[tuple[str, dict[str, str]]]:
         for name in ("other", "third"):
             if name in fields:
                 fields["version"] = fields.pop(name)
-        if "more_name" in fields:
-            fields["name"] = fields.pop("more_name")
+        for name in ("name", "model"):
+            if f"more_{name}" in fields:
+                fields[name] = fields.pop(f"more_{name}")
         if "more" in fields:
             fields["counter"] = fields.pop("more")
     return list(found.items())

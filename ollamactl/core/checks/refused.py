@@ -1,0 +1,99 @@
+"""What the server refuses of its clients: requests for a model that it does not have."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from ollamactl.core.checks.base import Finding, check, times
+from ollamactl.core.checks.timeouts import shown
+from ollamactl.core.facts import Facts, Request, Start
+from ollamactl.core.needs import NO_SIGNS, Signs
+
+MAKES_A_MODEL = ("/api/pull", "/api/create", "/api/copy")
+IN_A_ROW = 5  # refused requests of one client for one path, from which on it is no slip
+NEVER_SERVED = 3  # the same, of a client to which nothing was ever answered
+# the release that brought a path; an older one answers 404 whatever the model
+PATHS_SINCE: dict[str, tuple[int, ...]] = {
+    "/api/chat": (0, 1, 14),
+    "/v1/chat/completions": (0, 1, 24),
+    "/api/embed": (0, 3),
+    "/v1/completions": (0, 3),
+    "/v1/embeddings": (0, 3),
+    "/v1/responses": (0, 13, 3),
+    "/v1/messages": (0, 14),
+}
+
+
+@check(weight=44)
+def model_not_pulled(
+    facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = None, release: tuple[int, ...] = ()
+) -> Iterator[Finding]:
+    """Clients ask for a model that this server does not have.
+
+    Why: a name is looked for in the models folder only: nothing but `ollama run` and `ollama pull` downloads a model,
+    and a name without a tag means `:latest`.
+    Seen: requests answered 404, or "model … not found" at the client. One or two before a pull are usual.
+    Do: pull it by the name that the client sends, or correct the client.
+    """
+    told = [e for e in signs.of("model_absent") if not _cured(e.line or 0, signs, start)]
+    if told:
+        name = told[-1].fields.get("model", "")
+        said = f"the server has no model {name}" if name else "a client asks for a model that the server does not have"
+        yield Finding("warning", said, (*signs.quotes(told), *_held(facts)), _pull(name))
+        return
+    if start is None:
+        return
+    runs = [run for run in _refused(start) if not _older_than(release, run[0].path)]
+    if not runs:
+        return
+    worst = max(runs, key=len)
+    served = any(r.status != 404 and r.client == worst[0].client for r in start.recent)
+    again = len(worst) >= (IN_A_ROW if served else NEVER_SERVED)
+    nothing_works = not any(r.status == 200 for r in start.recent)
+    said = f"{times(len(worst), 'request')} for {worst[0].path} in a row refused with 404: that model is not here"
+    weight = (60 if nothing_works else 44) if again else 3
+    evidence = (*shown(worst), *_held(facts))
+    yield Finding("warning" if again else "info", said, evidence, _pull(""), weight=weight)
+
+
+def _older_than(release: tuple[int, ...], path: str) -> bool:
+    return () < release < PATHS_SINCE.get(path, ())
+
+
+def _refused(start: Start) -> list[list[Request]]:
+    """Of each client and path the requests answered 404 since it was last served, and since a model was last made."""
+    made = [r.last_at for r in start.requests if r.path in MAKES_A_MODEL and r.status == 200 and r.last_at is not None]
+    runs: dict[tuple[str, str], list[Request]] = {}
+    for one in start.recent:
+        key = (one.client, one.path)
+        if one.status == 404:
+            runs.setdefault(key, []).append(one)
+        elif one.status != 400:
+            runs.pop(key, None)
+    since = max(made, default=0.0)
+    left = [[r for r in run if not made or (r.at is not None and r.at > since)] for run in runs.values()]
+    return [run for run in left if run]
+
+
+def _cured(line: int, signs: Signs, start: Start | None) -> bool:
+    """Whether a model was pulled, or a request answered, after that line."""
+    pulls = (e.line or 0 for e in signs.of("pull_done"))
+    answers = (r.line or 0 for r in (start.recent if start else ()) if r.status == 200)
+    return any(n > line for n in (*pulls, *answers))
+
+
+def _held(facts: Facts) -> tuple[str, ...]:
+    """What the server has, where that is known."""
+    if facts.installed is None:
+        return ()
+    names = ", ".join(m.name for m in facts.installed[:8])
+    return (f"ollama list: {names}" if names else "ollama list: no model at all",)
+
+
+def _pull(name: str) -> str:
+    if not name:
+        return (
+            "ollama list    # then ollama pull MODEL, by the name that the client sends, or correct it in the client"
+        )
+    return f"ollama pull {shlex.quote(name)}    # or correct the name in the client; ollama list shows what is here"

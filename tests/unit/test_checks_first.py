@@ -113,6 +113,7 @@ ROWS += [
     ("malformed_env_assignment", "run.sh: line 7: OLLAMA_HOST=0.0.0.0: command not found\n", "run.sh: line 7: FOO=1: command not found\n" + served().text()),
     *(("service_not_started_at_boot", journal(*skipped), journal(*skipped) + RUNS) for skipped in SKIPPED),
     ("service_not_started_at_boot", STATUS.format("inactive (dead)", "  Condition: start condition unmet at Mon 2026-05-04 09:00:01 UTC; 5min ago\n             └─ ConditionPathIsMountPoint=/data was not met\n"), STATUS.format("active (running) since Mon 2026-05-04 09:00:01 UTC; 5min ago", "")),
+    ("models_dir_no_access", served().text() + 'time=2026-06-03T09:00:09Z level=INFO source=images.go:660 msg="couldn\'t write to /srv/llm/manifests/registry.ollama.ai/library/mini/1b"\n', served().text() + 'time=2026-06-03T09:00:09Z level=INFO source=download.go:177 msg="downloading ab12 in 8 100 MB part(s)"\n'),
     ("models_dir_no_access", "Error: mkdir /var/lib/ollama: file exists: ensure path elements are traversable\n", "Error: mkdir /srv/llm: file exists\n" + served().text()),
     ("ollama_not_installed", "nohup: failed to run command 'ollama': No such file or directory\n", served().text() + "nohup: failed to run command 'chat': No such file or directory\n"),
     ("load_oom", "Configured MLX memory limit from free device memory active=\"40.1 GiB\" limit=\"87.5 GiB\"\nmlx: cudaMallocAsync(&data, size, stream) failed: out of memory\n", served().text()),

@@ -34,6 +34,8 @@ def found(facts: Facts) -> list[str]:
         (start("5m0s", 0, 20, 40), []),  # twice may be `ollama stop`
         (start("5m0s", 0, 20, 40, 60, died=True), []),
         (start("10s", 0, 20, 40, 60), []),
+        (start("", 0, 20, 40, 60), ["client_overrides_keep_alive"]),  # five minutes by default
+        (start("", 0, 400, 800, 1200), []),
         (start("0s", 0, 2, 4), ["model_reload_every_request"]),
         (start("0s", 0), []),
     ],

@@ -172,6 +172,13 @@ def models_dir_no_access(
         said = f"the service may not {event.fields.get('call', 'open')} {path}"
         yield Finding("error", said, (*signs.quotes([event]), *other, *_ways(facts, folder)), fix)
         return
+    for event in signs.of("manifest_unwritten"):
+        path = event.fields.get("path", "the manifest")
+        folder = path.partition("/manifests/")[0]
+        said = f"a pulled model is lost: {path} could not be written"
+        fix = f"namei -l {folder}; df -h {folder}    # the service's user must be able to write there"
+        yield Finding("warning", said, signs.quotes([event]), fix)
+        return
     if signs.has("folder_told"):
         said = "the service's user may not enter the models folder or one above it"
         fix = "namei -l FOLDER; sudo chmod o+x PARENT && sudo systemctl restart ollama"

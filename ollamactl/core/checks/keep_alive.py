@@ -15,6 +15,7 @@ from ollamactl.core.needs import NO_SIGNS, Given, Signs
 from ollamactl.core.parse.slog import seconds_of
 
 ALIKE = 1.5  # durations of which the longest is so many times the shortest
+DEFAULT = "5m0s"  # of OLLAMA_KEEP_ALIVE
 # lines after which a load follows that no client's keep_alive has brought about
 DIED = (
     "runner_killed", "runner_gone", "runner_terminated", "runner_dropped", "runner_trace", "fatal_error", "eviction",
@@ -55,7 +56,7 @@ def client_overrides_keep_alive(
         return
     long = forever or _hours(keep) >= 1
     gaps = _early_reloads(start) if start and long else []
-    gaps = gaps or (_unloaded_at_once(start, signs, keep) if start else [])
+    gaps = gaps or (_unloaded_at_once(start, signs, keep or DEFAULT) if start else [])
     soon = _expires(facts) if forever else []
     if soon and not gaps:
         yield Finding(
@@ -67,8 +68,8 @@ def client_overrides_keep_alive(
     if gaps:
         yield Finding(
             "warning",
-            f"the model was unloaded though OLLAMA_KEEP_ALIVE is {'for ever' if forever else keep}: a "
-            "client sends its own",
+            f"the model was unloaded though OLLAMA_KEEP_ALIVE is {'for ever' if forever else keep or 'five minutes'}: "
+            "a client sends its own",
             (*gaps[-3:], configured(start, "OLLAMA_KEEP_ALIVE")),
             'set keep_alive in the client: "keep_alive": -1',
         )

@@ -169,6 +169,7 @@ EVENTS: tuple[Event, ...] = (
           r"(?P<call>mkdir) (?P<path>/[^:]*): (?:file exists|not a directory)", sure=False),
     Event("folder_denied", "Access is denied", "text", "Windows",
           r"(?P<call>mkdir|open|CreateFile) (?P<path>[A-Za-z]:\\[^:]*): Access is denied", sure=False),
+    Event("manifest_unwritten", "couldn't write to ", "prefix", "the pull answers 200 all the same", r"(?P<path>/.*)"),
     Event("folder_read_only", "read-only file system", "text", "",
           r"(?P<call>mkdir|open) (?P<path>/[^:]*): read-only", sure=False),
     Event("file_missing", "no such file or directory", "text", "",

@@ -255,6 +255,15 @@ FIRES: dict[str, Machine] = {
     "model_not_pulled": requests(served(), 6, "120µs", 20, 404).text(),
     "pull_stalled": "$ ollama pull a:8b\nError: max retries exceeded: EOF\n",
     "registry_certificate_not_trusted": CERTIFICATE,
+    "bad_request_400": requests(served(), 6, "120µs", 20, 400).text(),
+    "cloud_disabled": '{"error":"ollama cloud is disabled: remote model is unavailable"}\n',
+    "cloud_sign_in_missing": requests(served(), 6, "120ms", 20, 401).text(),
+    "cloud_usage_limit_reached": requests(served(), 6, "120ms", 20, 429).text(),
+    "llm_library_forces_cpu": served("0.3.12", OLLAMA_LLM_LIBRARY="cpu").text(),
+    "model_lacks_capability": '{"error":"registry.ollama.ai/library/a:1b does not support tools"}\n',
+    "registry_access_denied": "$ ollama pull ann/secret\nError: pull model manifest: 401\n",
+    "tmp_dir_missing": "Error: stat /tmp/nix-shell-4711-0: no such file or directory\n",
+    "unknown_command_flag": unit_file().replace("ollama serve", "ollama serve --host 0.0.0.0"),
 }  # fmt: skip
 
 # The same without what makes it wrong: cured, or another value, unit, side or time.
@@ -366,4 +375,13 @@ MISSES: dict[str, Machine] = {
     "model_not_pulled": requests(requests(served(), 6, "120µs", 20, 404), 1, "2s", 20).text(),
     "pull_stalled": "$ ollama pull a:8b\nError: max retries exceeded: EOF\n$ ollama pull a:8b\nsuccess\n",
     "registry_certificate_not_trusted": CERTIFICATE + "export HTTPS_PROXY=http://10.0.0.1:3128\n",
+    "bad_request_400": requests(requests(served(), 6, "120µs", 20, 400), 1, "2s", 20).text(),
+    "cloud_disabled": '{"error":"remote model is unavailable"}\n' + served().text(),
+    "cloud_sign_in_missing": requests(requests(served(), 6, "120ms", 20, 401), 1, "2s", 20).text(),
+    "cloud_usage_limit_reached": requests(requests(served(), 6, "120ms", 20, 429), 1, "2s", 20).text(),
+    "llm_library_forces_cpu": served("0.12.6", OLLAMA_LLM_LIBRARY="cpu").text(),
+    "model_lacks_capability": "the a:1b model does support tools\n" + served().text(),
+    "registry_access_denied": "$ ollama pull ann/secret\nsuccess\n" + served().text(),
+    "tmp_dir_missing": "Error: stat /srv/models: no such file or directory\n",
+    "unknown_command_flag": unit_file(),
 }  # fmt: skip

@@ -9,9 +9,10 @@ from check_machines import host
 from wording_rows import Row, fires_first, near_miss_is_quiet, report
 
 from ollamactl.core.checks import Finding, run
-from ollamactl.core.facts import Facts, InstalledModel, PathState
+from ollamactl.core.facts import Facts, InstalledModel, PathState, Process, Start
 from ollamactl.core.pasted import facts_of
-from tests.system.small import Log, on_cpu, served
+from ollamactl.core.source import Missing
+from tests.system.small import Log, journal, on_cpu, served
 
 NOT_HERE = "model 'qwen3:8b' not found"
 REGISTRY = 'pull model manifest: Get "https://registry.ollama.ai/v2/library/qwen3/manifests/8b": '
@@ -180,3 +181,131 @@ def test_a_certificate_in_the_log() -> None:
 def test_a_pull_that_was_cut_leaves_no_damaged_file() -> None:
     checks = [f.check for f in report("$ ollama pull a\nError: max retries exceeded: unexpected EOF\n").findings]
     assert "model_blob_truncated" not in checks
+
+
+# -- what a model cannot do, and requests that are none --
+
+COMMANDS: dict[str, Row] = {
+    "tools": ("model_lacks_capability", '{"error":"registry.ollama.ai/library/gemma3:1b does not support tools"}\n', '{"error":"server busy"} and it does not support tools of two clients\n'),
+    "thinking": ("model_lacks_capability", 'ollama._types.ResponseError: "gemma3:1b" does not support thinking (status code: 400)\n', "The plug-in does not support thinking yet.\n"),
+    "a chat with a model that embeds": ("model_lacks_capability", 'Error: "nomic-embed-text" does not support chat\n', "The phone app does not support chat.\n"),
+    "not signed in": ("cloud_sign_in_missing", "$ ollama run gpt-oss:120b-cloud\nError: You need to be signed in to Ollama to run Cloud models.\n", "401 for gpt-4o, and no cloud here\n"),
+    "a cloud model, 401": ("cloud_sign_in_missing", "Error: gpt-oss:120b-cloud - 401 unauthorized\n", "Error: gpt-oss:120b - 401 unauthorized, says the proxy\n"),
+    "an hour's limit": ("cloud_usage_limit_reached", "you've reached your hourly usage limit, please upgrade to continue\n", "you have reached your goal, no usage limit here\n"),
+    "a week's limit": ("cloud_usage_limit_reached", '{"error":"you (ann) have reached your weekly usage limit, upgrade for higher limits: https://ollama.com/upgrade"}\n', "read https://ollama.com/upgrading\n"),
+    "no cloud": ("cloud_disabled", '{"error":"ollama cloud is disabled: remote model is unavailable"}\n', "the cloud is disabled here\n"),
+    "a private model": ("registry_access_denied", "$ ollama pull ann/secret\nError: pull model manifest: 401\n", "$ ollama pull ann/secret\nsuccess\n"),
+    "a namespace of others": ("registry_access_denied", "Error: you are not authorized to push to this namespace, create the model under a namespace you own\n", "pushing manifest\nsuccess\n"),
+    "a flag in a shell": ("unknown_command_flag", "$ ollama serve --port 11500\nError: unknown flag: --port\n", "$ docker run --gpuz all ollama/ollama\nunknown flag: --gpuz\n"),
+    "a word that is no command": ("unknown_command_flag", '$ ollama server\nError: unknown command "server" for "ollama"\n', 'Error: unknown command "lint" for "helm"\n'),
+    "more than serve takes": ("unknown_command_flag", "$ ollama serve 0.0.0.0\nError: accepts 0 arg(s), received 1\n", "$ ollama serve\n"),
+    "a pasted unit": ("unknown_command_flag", "[Unit]\nDescription=Ollama Service\n\n[Service]\nExecStart=/usr/local/bin/ollama serve --host 0.0.0.0\nUser=ollama\n", "[Unit]\nDescription=Ollama Service\n\n[Service]\nExecStart=/usr/local/bin/ollama serve $OLLAMA_ARGS\nUser=ollama\n"),
+    "TMPDIR of a shell that ended": ("tmp_dir_missing", "Error: stat /tmp/nix-shell-4711-0: no such file or directory\n", "Error: stat /srv/models: no such file or directory\n"),
+    "TMPDIR of a job": ("tmp_dir_missing", "Error: unable to initialize llm library failed to generate tmp dir: stat /scratch/77: no such file or directory\n", "stat: cannot statx '/scratch/77': No such file or directory\n"),
+    "OLLAMA_TMPDIR of another user": ("tmp_dir_missing", "Error: unable to initialize llm runners failed to generate tmp dir: mkdir /data/tmp/ollama2077712: permission denied\n", "Error: mkdir /data/models: permission denied\n"),
+    "a library that is not there": ("invalid_value", served("0.5.7").say("Invalid OLLAMA_LLM_LIBRARY cuda - not found", source="server.go:158").text(), served("0.5.7", OLLAMA_LLM_LIBRARY="cuda_v12").text()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", COMMANDS)
+def test_it_is_told_first_too(row: str) -> None:
+    fires_first(COMMANDS[row])
+
+
+@pytest.mark.parametrize("row", COMMANDS)
+def test_its_near_miss_is_quiet_too(row: str) -> None:
+    near_miss_is_quiet(COMMANDS[row])
+
+
+@pytest.mark.parametrize(
+    ("check", "status"),
+    [("bad_request_400", 400), ("cloud_sign_in_missing", 401), ("cloud_usage_limit_reached", 429)],
+)
+def test_requests_that_are_refused_in_a_row(check: str, status: int) -> None:
+    for statuses, severity in (
+        ([status], "info"),
+        ([status] * 3, "warning"),
+        ([200, *[status] * 4], "info"),
+        ([200, *[status] * 5], "warning"),
+        ([*[status] * 9, 200], ""),
+    ):
+        assert [f.severity for f in found(check, asked(served("0.20.0"), *statuses))] == [severity] * bool(severity)
+
+
+def test_inputs_that_are_too_long_are_no_requests_that_are_wrong() -> None:
+    log = served("0.15.0")
+    for _ in range(6):
+        log.say("llm embedding error: the input length exceeds the context length").gin(400, "21ms", "/api/embed")
+    checks = {f.check: f for f in report(log.text()).findings}
+    assert "bad_request_400" not in checks
+    assert "6 times in this log" in checks["prompt_truncated"].consequences[0]
+
+
+def test_the_refusal_of_an_input_that_is_too_long_is_of_an_embedding() -> None:
+    [finding] = report('{"error":"the input length exceeds the context length"}\n').findings
+    assert finding.check == "prompt_truncated" and "embedding" in finding.summary
+    assert "status 200" not in " ".join(finding.consequences)
+
+
+# -- what keeps the server from starting --
+
+
+@pytest.mark.parametrize(
+    ("flag", "variable"),
+    [
+        ("--host", "OLLAMA_HOST"),
+        ("--port=11500", "OLLAMA_HOST"),
+        ("--num-parallel", "OLLAMA_NUM_PARALLEL"),
+        ("--ctx-size", "OLLAMA_CONTEXT_LENGTH"),
+        ("--keep-alive", "OLLAMA_KEEP_ALIVE"),
+        ("--gpu", ""),
+    ],
+)
+def test_an_option_names_its_variable(flag: str, variable: str) -> None:
+    [finding] = [f for f in report(f"$ ollama serve {flag} 1\nError: unknown flag: {flag}\n").findings if f.check == "unknown_command_flag"]  # fmt: skip
+    assert variable in finding.summary and ("OLLAMA_" in finding.summary) == bool(variable)
+
+
+def test_a_unit_that_restarts_for_its_option() -> None:
+    text = journal(
+        "Started ollama.service - Ollama Service.", "ollama.service: Main process exited, code=exited, status=1/FAILURE",
+        "ollama.service: Failed with result 'exit-code'.", "ollama.service: Scheduled restart job, restart counter is at 6.",
+    ) + journal("Error: unknown flag: --host", unit="ollama[900]")  # fmt: skip
+    first = report(text).findings[0]
+    assert first.check == "unknown_command_flag" and "service_restart_loop" in first.consequences[0]
+
+
+def service(*argv: str, **more: object) -> Facts:
+    one = host().service
+    assert one is not None
+    return host(service=msgspec.structs.replace(one, exec_start=argv), **more)
+
+
+def test_an_option_on_a_host() -> None:
+    start = Start(listening="127.0.0.1:11434", version="0.20.0")
+    argv = ("/usr/local/bin/ollama", "serve", "--host", "0.0.0.0")
+    assert [f.check for f in run(service(*argv), only=["unknown_command_flag"]).findings] == ["unknown_command_flag"]
+    assert not run(service(*argv, start=start), only=["unknown_command_flag"]).findings  # a program of that name
+    assert not run(service(*argv[:2]), only=["unknown_command_flag"]).findings
+
+
+@pytest.mark.parametrize(("release", "severity"), [("0.3.12", "error"), ("0.12.6", "warning")])
+def test_tmpdir_on_a_host(release: str, severity: str) -> None:
+    gone = PathState(path="/scratch/77", missing=Missing("absent", "No such file or directory"))
+    start = Start(listening="127.0.0.1:11434", version=release)
+    for state, said in ((gone, [severity]), (PathState(path="/scratch/77", type="folder"), [])):
+        facts = host(
+            process=Process(pid=900, environ={"TMPDIR": "/scratch/77/"}), start=start, paths={"/scratch/77": state}
+        )
+        assert [f.severity for f in run(facts, only=["tmp_dir_missing"]).findings] == said
+
+
+def test_a_library_of_the_cpu_leaves_a_gpu_that_was_found() -> None:
+    old = served("0.3.12", OLLAMA_LLM_LIBRARY="cpu_avx2")
+    assert [f.severity for f in found("llm_library_forces_cpu", old)] == ["info"]
+    old.load(4096, layers=(0, 33), weights_mib=4000, device="CPU")
+    first = report(old.text()).findings[0]
+    assert first.check == "llm_library_forces_cpu" and "discovery_ok_but_runner_cpu" in first.consequences[0]
+    for release in ("0.9.6", "0.20.0"):  # such a name is not known there, or hides the GPU
+        assert found("llm_library_forces_cpu", served(release, OLLAMA_LLM_LIBRARY="cpu")) == []
+    assert found("llm_library_forces_cpu", served("0.3.12", OLLAMA_LLM_LIBRARY="cuda_v12")) == []

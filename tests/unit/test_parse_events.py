@@ -58,6 +58,8 @@ EXAMPLES = {
     "system": "time=2026-11-30T02:56:39.000Z level=INFO source=ggml.go:104 msg=system CPU.0.AVX=1 compiler=cgo(gcc)",
     "context canceled": "Error: timed out waiting for llama runner to start: context canceled",
     "POST predict": 'Error: POST predict: Post "http://127.0.0.1:40001/completion": EOF',
+    "Invalid OLLAMA_LLM_LIBRARY ": 'time=2026-11-30T02:56:39.000Z level=INFO source=server.go:158 msg="Invalid OLLAMA_LLM_LIBRARY cuda - not found"',
+    "Error: unknown command ": 'Error: unknown command "server" for "ollama"',
     "failed to get direct URL; backing off and retrying": 'time=2026-11-30T02:56:39.000Z level=WARN source=download.go:1 msg="failed to get direct URL; backing off and retrying" err="Get x: dial tcp: i/o timeout"',
     "x509: ": 'Error: Get "https://registry.ollama.ai/v2/": tls: failed to verify certificate: x509: certificate signed by unknown authority',
     " stalled; retrying": 'time=2026-11-30T02:56:39.000Z level=INFO source=download.go:376 msg="4f659a1e86d7 part 5 stalled; retrying. If this persists"',

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, configured, times
 from ollamactl.core.checks.slots import is_embedding
-from ollamactl.core.facts import Facts, Load, Start
+from ollamactl.core.facts import Facts, Load, LogEvent, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 
@@ -71,13 +72,13 @@ def prompt_truncated(signs: Signs, start: Start | None = None, given: tuple[Give
                 "sudo ollamactl apply --context-length 65536",
             )
         return
-    if events and all("embedding" in e.text for e in events):
+    if events and all(EMBEDS.search(e.text) for e in events):
         yield Finding(
             "warning",
             f"{times(count, 'input')} for an embedding longer than the model takes",
             signs.quotes(events),
             "ollama show MODEL | grep 'context length'    # cut inputs into pieces of at most that many tokens",
-            consequences=("the vector is of the beginning only; with truncate: false the answer is an error",),
+            consequences=(_of_too_long(events, start),),
         )
         return
     limits = [int(e.fields["limit"]) for e in events if e.fields.get("limit", "").isdigit()]
@@ -103,6 +104,19 @@ def prompt_truncated(signs: Signs, start: Start | None = None, given: tuple[Give
         f"{min(need, trained or need)}{over}",
         consequences=("answers rest on a part of the prompt, with status 200",),
     )
+
+
+EMBEDS = re.compile(r"(?i)embed|input length exceeds")  # that error is of no other endpoint
+
+
+def _of_too_long(events: list[LogEvent], start: Start | None) -> str:
+    """What became of inputs that are too long: Ollama cuts them, or, since 0.13.5 whatever is asked, refuses them."""
+    refused = any(e.kind == "context_exceeded" for e in events)
+    asked = sum(r.count for r in (start.requests if start else ()) if "embed" in r.path and r.status in (400, 500))
+    if not refused:
+        return "the vector is of the beginning only; with truncate: false the answer is an error"
+    said = "such requests have no vector: they are refused with 400 (500 by /api/embeddings)"
+    return f"{said}, {times(asked, 'time')} in this log" if asked else said
 
 
 @check(weight=30, explains=("num_ctx_differs_from_declared",))

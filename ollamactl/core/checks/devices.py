@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ollamactl.core.checks.base import Finding, check, configured, gib
 from ollamactl.core.checks.context import spilled
 from ollamactl.core.checks.fit import estimates
-from ollamactl.core.checks.gpu import cpu_only, gpus_of, value_of
+from ollamactl.core.checks.gpu import cpu_only, gpus_of, named, value_of
 from ollamactl.core.facts import Facts, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
@@ -92,6 +92,28 @@ def visible_devices_override(
 def _on_purpose(chosen: dict[str, str]) -> bool:
     """Whether every value is one of those that hide all devices."""
     return all(value in ("-1", "none", "NoDevFiles") or value.startswith("cpu") for value in chosen.values())
+
+
+@check(weight=46)
+def llm_library_forces_cpu(
+    signs: Signs = NO_SIGNS, start: Start | None = None, given: tuple[Given, ...] = (), release: tuple[int, ...] = ()
+) -> Iterator[Finding]:
+    """OLLAMA_LLM_LIBRARY puts models on the CPU though a GPU was found.
+
+    Why: before 0.5.7 it names the runner itself: with one of the CPU's the GPU is found, counted and not used. Later
+    ones take no such name, and since 0.12.4 it hides all GPUs from the start on.
+    Seen: the setting, and a device of `inference compute`.
+    Do: unset it.
+    """
+    name = "OLLAMA_LLM_LIBRARY"
+    forced = [e for e in signs.of("library_forced") if e.fields.get(name, "").startswith("cpu")]
+    value = value_of(start, given, name) or (forced[-1].fields[name] if forced else "")
+    names_the_runner = () < release < (0, 5, 7) or bool(forced)
+    if value.startswith("cpu") and names_the_runner and (gpus := gpus_of(start)):
+        said = f"{name}={value} keeps models on the CPU, though {named(gpus[0])} was found"
+        lines = (configured(start, name), gpus[0].text, *signs.quotes(forced, 1))
+        fix = f"sudo ollamactl apply --unset {name}    # where that was not meant"
+        yield Finding("info", said, lines, fix, explains=("discovery_ok_but_runner_cpu", "ps_says_gpu_but_cpu_busy"))
 
 
 @check(weight=24)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from ollamactl.core import settings
 from ollamactl.core.checks.base import Finding, check, in_force, stated
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import Facts, Service, Start
@@ -134,3 +135,53 @@ def execstart_runs_no_server(facts: Facts, service: Service, start: Start | None
         tuple(lines) or (f"systemctl show: ExecStart={' '.join(words)}",),
         edited(places, unit=service.id) + f"    # ExecStart={words[0]} serve",
     )
+
+
+# what people call the address; other options are spelt like the end of a variable's name
+ADDRESS = ("host", "port", "address", "addr", "listen", "bind", "ip")
+SERVE = re.compile(r"(?:[-@:+!]*\S*/)?ollama (?:serve|start) +(?!--?h(?:elp)?\b)(?P<rest>[^$\s]\S*.*)$")
+
+
+@check(weight=91, explains=LOOP)
+def unknown_command_flag(
+    facts: Facts, signs: Signs = NO_SIGNS, service: Service | None = None, start: Start | None = None
+) -> Iterator[Finding]:
+    """The `ollama` command was given an option or a word that it does not have.
+
+    Why: `ollama serve` has no options: address, folder, slots and all else are variables. With an unknown one it
+    prints an error and ends.
+    Seen: "unknown flag", "unknown command", or what follows `serve` in ExecStart=.
+    Do: ExecStart=/usr/local/bin/ollama serve, and the variable.
+    """
+    if start is not None and start.listening and not start.ended:
+        return
+    errors = signs.of("unknown_flag")
+    lines = [(file, one) for file, one in in_force(facts.unit_files or (), "ExecStart") if SERVE.match(one.value)]
+    found = SERVE.match(lines[-1][1].value if lines else " ".join(service.exec_start) if service else "")
+    flag = errors[-1].fields.get("flag") or errors[-1].fields.get("command", "") if errors else ""
+    flag = flag or (found["rest"].split()[0] if found else "")
+    if not errors and not found:
+        return
+    variable = _variable(flag)
+    said = f"`ollama` has no {flag or 'such argument'}: it prints an error and ends"
+    said = f"`ollama serve` has no {flag}: the variable for that is {variable}" if variable else said
+    shown = tuple(stated(file, one) for file, one in lines[-1:])
+    if found and not shown:
+        shown = (f"systemctl show: ExecStart={' '.join(service.exec_start)}",) if service else ()
+    value = f"; sudo ollamactl apply --set {variable}=VALUE" if variable else ""
+    edit = edited(lines[-1][0].path, unit=service.id if service else "ollama") if lines else ""
+    in_unit = bool(lines or found or signs.has("unit:main_exited", "unit:failed", "unit:restart_scheduled"))
+    fix = f"{edit or 'sudo systemctl edit --full ollama'}    # ExecStart=… serve, without more{value}"
+    if not in_unit:
+        fix = f"{variable}=VALUE ollama serve" if variable else "ollama --help; ollama serve    # without arguments"
+    yield Finding("error", said, (*shown, *signs.quotes(errors)), fix)
+
+
+def _variable(flag: str) -> str:
+    """The variable that does what somebody wanted of an option. Empty where none is known."""
+    name = flag.partition("=")[0].lstrip("-").replace("-", "_").upper()
+    if name.lower() in ADDRESS:
+        return "OLLAMA_HOST"
+    known = {"CTX_SIZE": "CONTEXT_LENGTH", "NUM_CTX": "CONTEXT_LENGTH", "PARALLEL": "NUM_PARALLEL", "VERBOSE": "DEBUG"}
+    setting = settings.lookup(f"OLLAMA_{known.get(name, name)}") if flag.startswith("--") else None
+    return setting.name if setting else ""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, assignments, check, in_force, stated
+from ollamactl.core.checks.tmp import of_temporary
 from ollamactl.core.facts import Effective, Facts, LogEvent, PathState, Service
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 from ollamactl.core.remedies import edited
@@ -156,7 +157,7 @@ def models_dir_no_access(
     """
     for event in _denied(signs):
         path = event.fields.get("path", "")
-        if re.search(r"/dev/|/proc/|/sys/|^/tmp/ollama|runners/|ollama_llama_server", path):
+        if of_temporary(event) or re.search(r"/dev/|/proc/|/sys/|^/tmp/ollama|runners/|ollama_llama_server", path):
             continue
         user = service.user if service and service.user else "ollama"
         parent = path.rsplit("/", 1)[0] or "/"
@@ -286,7 +287,11 @@ def models_dir_missing(
         and e.fields.get("path", "").startswith(folder)
     ]
     absent = [e for e in signs.of("path_absent") if folder and _holds(re.findall(r"/[^'\"’:]+", e.text)[0], folder)]
-    made = [e for e in signs.of("file_missing") if e.fields.get("call") == "mkdir" and e.text.startswith("Error: ")]
+    made = [
+        e
+        for e in signs.of("file_missing")
+        if e.fields.get("call") == "mkdir" and e.text.startswith("Error: ") and not of_temporary(e)
+    ]
     if folder and state is not None and state.missing is not None and state.missing.kind == "absent":
         yield Finding(
             "error",

@@ -1,4 +1,4 @@
-"""What the server refuses of its clients: requests for a model that it does not have."""
+"""What the server refuses of its clients: models that it does not have, what a model cannot do, bad requests."""
 
 from __future__ import annotations
 
@@ -44,12 +44,11 @@ def model_not_pulled(
         return
     if start is None:
         return
-    runs = [run for run in _refused(start) if not _older_than(release, run[0].path)]
+    runs = [run for run in in_a_row(start, 404) if not _older_than(release, run[0].path)]
     if not runs:
         return
     worst = max(runs, key=len)
-    served = any(r.status != 404 and r.client == worst[0].client for r in start.recent)
-    again = len(worst) >= (IN_A_ROW if served else NEVER_SERVED)
+    again = goes_on(worst, start)
     nothing_works = not any(r.status == 200 for r in start.recent)
     said = f"{times(len(worst), 'request')} for {worst[0].path} in a row refused with 404: that model is not here"
     weight = (60 if nothing_works else 44) if again else 3
@@ -61,19 +60,25 @@ def _older_than(release: tuple[int, ...], path: str) -> bool:
     return () < release < PATHS_SINCE.get(path, ())
 
 
-def _refused(start: Start) -> list[list[Request]]:
-    """Of each client and path the requests answered 404 since it was last served, and since a model was last made."""
+def in_a_row(start: Start, status: int) -> list[list[Request]]:
+    """Of each client and path the requests answered so since it was last served, and since a model was last made."""
     made = [r.last_at for r in start.requests if r.path in MAKES_A_MODEL and r.status == 200 and r.last_at is not None]
     runs: dict[tuple[str, str], list[Request]] = {}
     for one in start.recent:
         key = (one.client, one.path)
-        if one.status == 404:
+        if one.status == status:
             runs.setdefault(key, []).append(one)
-        elif one.status != 400:
+        elif one.status not in (400, 404):
             runs.pop(key, None)
     since = max(made, default=0.0)
     left = [[r for r in run if not made or (r.at is not None and r.at > since)] for run in runs.values()]
     return [run for run in left if run]
+
+
+def goes_on(run: list[Request], start: Start) -> bool:
+    """Whether requests refused in a row are more than a slip: fewer count of a client that was never served."""
+    served = any(r.status == 200 and r.client == run[0].client for r in start.recent)
+    return len(run) >= (IN_A_ROW if served else NEVER_SERVED)
 
 
 def _cured(line: int, signs: Signs, start: Start | None) -> bool:
@@ -97,3 +102,41 @@ def _pull(name: str) -> str:
             "ollama list    # then ollama pull MODEL, by the name that the client sends, or correct it in the client"
         )
     return f"ollama pull {shlex.quote(name)}    # or correct the name in the client; ollama list shows what is here"
+
+
+@check(weight=43)
+def model_lacks_capability(signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+    """A client asks for what the model cannot do: tools, thinking, images, embeddings, a chat.
+
+    Why: what a model can is in its template and its file; Ollama answers 400 and runs nothing.
+    Seen: "… does not support tools" and the like at the client.
+    Do: another model, or a request without it.
+    """
+    found = signs.of("capability_missing")
+    if found:
+        name, what = (found[-1].fields.get(key, "") for key in ("model", "what"))
+        name = name.removeprefix("registry.ollama.ai/").removeprefix("library/")
+        said = f"{name or 'the model'} does not support {what or 'images'}: such requests are refused with 400"
+        show = f"ollama show {shlex.quote(name)}" if name else "ollama show MODEL"
+        without = '"think": false' if what == "thinking" else f"no {what or 'images'}"
+        yield Finding("warning", said, signs.quotes(found), f"{show}    # its capabilities; else send {without}")
+
+
+@check(weight=42)
+def bad_request_400(start: Start, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+    """A client sends requests that the server refuses as wrong.
+
+    Why: JSON that does not parse, an option of the wrong type, no model, more than the model can do, or an input to
+    embed that is too long; the reason goes to the client only.
+    Seen: requests answered 400.
+    Do: read the answer's "error" at the client.
+    """
+    if signs.has("context_exceeded", "capability_missing"):
+        return
+    runs = in_a_row(start, 400)
+    if runs:
+        worst = max(runs, key=len)
+        again = goes_on(worst, start)
+        said = f"{times(len(worst), 'request')} for {worst[0].path} in a row refused with 400: the request is wrong"
+        fix = f"curl -s http://127.0.0.1:11434{worst[0].path} -d 'BODY AS THE CLIENT SENDS IT'    # its error says why"
+        yield Finding("warning" if again else "info", said, shown(worst), fix, weight=42 if again else 3)

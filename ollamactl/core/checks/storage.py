@@ -1,4 +1,4 @@
-"""Disks and the files on them: full, noexec, damaged, missing, slow."""
+"""Disks and the files on them: full, damaged, missing, slow."""
 
 from __future__ import annotations
 
@@ -9,25 +9,6 @@ from ollamactl.core.checks.base import Finding, check, gib, times
 from ollamactl.core.checks.folders import may_read
 from ollamactl.core.facts import Facts, Service
 from ollamactl.core.needs import NO_SIGNS, Signs
-
-
-@check(weight=84, explains=("runner_crash_on_load", "no_gpu_found", "service_restart_loop"))
-def tmp_full(signs: Signs) -> Iterator[Finding]:
-    """The folder for temporary files is full.
-
-    Why: releases before 0.5.7 unpack their runners to /tmp, which a tmpfs of half the memory may not hold.
-    Seen: "no space left on device" below /tmp.
-    Do: OLLAMA_TMPDIR on a disk (before 0.5.7), or upgrade.
-    """
-    found = [e for e in signs.of("disk_full") if re.search(r"/tmp|TMPDIR|/run/", e.text)]
-    if found:
-        yield Finding(
-            "error",
-            "/tmp is full: the runners cannot be unpacked",
-            signs.quotes(found),
-            "df -h /tmp; curl -fsSL https://ollama.com/install.sh | sh",
-        )
-
 
 MIB = 1 << 20
 FULL, TIGHT = 64 * MIB, 1024 * MIB  # bytes free: no model fits into the first, hardly one into the second
@@ -63,51 +44,6 @@ def disk_full(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
             signs.quotes(found),
             "df -h; ollama rm MODEL",
         )
-
-
-@check(weight=86, explains=("runner_crash_on_load", "models_dir_no_access"))
-def tmp_noexec(signs: Signs) -> Iterator[Finding]:
-    """The runners lie on a file system where nothing may be executed.
-
-    Why: releases before 0.5.7 unpack them to /tmp, which is mounted noexec on hardened hosts.
-    Seen: "fork/exec /tmp/…: permission denied".
-    Do: OLLAMA_TMPDIR elsewhere (before 0.5.7), or upgrade.
-    """
-    found = [
-        e
-        for e in signs.of("exec_denied")
-        if re.search(r"/tmp|/var/tmp|runners", e.fields.get("path", ""))
-        and re.search(r"permission|map segment", e.fields.get("why", ""))
-    ]
-    failing = signs.has("runner_exit", "exec_denied", "runner_gone", "load_failed")
-    told = signs.of("tmp_noexec_told")
-    told = told if failing else [e for e in told if re.search(r"(?i)cannot start|fails?\b|denied", e.text)]
-    if found or told:
-        yield Finding(
-            "error",
-            "/tmp is mounted noexec: the runners cannot be started",
-            signs.quotes([*found, *told]),
-            "findmnt -no OPTIONS /tmp; curl -fsSL https://ollama.com/install.sh | sh",
-        )
-
-
-@check(weight=85, explains=("runner_crash_on_load",))
-def runners_removed_from_tmp(signs: Signs) -> Iterator[Finding]:
-    """The runners in the folder for temporary files were removed while the server ran.
-
-    Why: releases before 0.5.7 unpack them to /tmp at the start, and systemd-tmpfiles cleans what nobody used for days.
-    Seen: "fork/exec /tmp/…: no such file or directory".
-    Do: restart the server; OLLAMA_TMPDIR elsewhere (before 0.5.7), or upgrade.
-    """
-    found = [
-        e
-        for e in signs.of("exec_denied")
-        if re.search(r"/tmp/ollama\w*/", e.fields.get("path", "")) and "no such file" in e.fields.get("why", "")
-    ]
-    if found:
-        said = "the runners in /tmp are gone: something cleaned it while the server ran"
-        fix = "sudo systemctl restart ollama    # for good: a newer release"
-        yield Finding("error", said, signs.quotes(found), fix)
 
 
 ENDS = ("unexpected EOF", "EOF")  # of a file whose header the server itself could not read to its end

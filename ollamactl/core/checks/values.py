@@ -122,6 +122,9 @@ def invalid_value(
         fix = (
             f"sudo ollamactl apply {settings.option(setting)} {setting.example}".replace("= ", "=") if setting else ""
         )
+        if name == "OLLAMA_LLM_LIBRARY":
+            said = f"this release has no library {value}: {name} is ignored"
+            fix = f"sudo ollamactl apply --unset {name}"
         yield Finding("warning", said, signs.quotes([event]), fix)
     for one in given:
         setting = settings.lookup(one.name)

@@ -42,6 +42,8 @@ def paths(c: Collector) -> dict[str, PathState]:
     folder = models_folder(c)
     for path in _ways(folder):
         found[path] = _state(c, path)
+    for path in _temporary(c):
+        found.setdefault(path, _state(c, path))
     if account is not None and account[5].startswith("/"):
         key = posixpath.join(account[5], ".ollama", KEY)
         found[key] = _state(c, key)
@@ -99,6 +101,16 @@ def models_folder(c: Collector) -> str:
     home = environ.get("HOME") or (effective.value("HOME") if effective else "") or (account[5] if account else "")
     path = (given or "").strip(" '\"") or (posixpath.join(home, ".ollama/models") if home else "")
     return posixpath.normpath(path) if path.startswith("/") else ""
+
+
+def _temporary(c: Collector) -> list[str]:
+    """The folders for temporary files that somebody chose for the server."""
+    process: Process | None = c.get("process")
+    effective: Effective | None = c.get("effective")
+    environ = (process.environ or {}) if process else {}
+    names = ("TMPDIR", "OLLAMA_TMPDIR")
+    given = [environ.get(name) or (effective.value(name) if effective else "") or "" for name in names]
+    return [path.rstrip("/") for path in given if path.startswith("/") and path.rstrip("/")]
 
 
 def _ways(folder: str) -> list[str]:

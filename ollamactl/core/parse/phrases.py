@@ -130,6 +130,12 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("model_name_unknown", r"pull model manifest: file does not exist|pull model manifest: 404\b"),
     Phrase("model_absent", r"\bmodel \\?[\"'`](?P<model>[^\s\"'`\\]+?)\\?[\"'`] (?:is )?not found\b|\bollama call failed with status code 404\b(?:.*ollama pull (?P<more_model>[\w./:-]*\w))?"
            r"|\b404\b.{0,60}\burl\b[=:( ]*[\"']?https?://[^/\s]+/(?:api/(?:chat|generate|embed(?:dings)?)|v1/(?:(?:chat/)?completions|embeddings))\b"),
+    Phrase("registry_denied", r"pull model manifest: (?:401|403)\b|unauthorized: unknown ollama key|not authorized to push to this namespace|unable to push \S+, make sure this namespace exists"),
+    Phrase("capability_missing", r"(?:\berror\b|\b400\b|registry\.ollama\.ai|responseerror)[^\n]{0,120}?(?:\\?[\"'](?P<model>[\w./:@+-]+)\\?[\"']|(?P<more_model>[\w.:-]+/[\w./:@+-]+)) does not support (?P<what>tools|thinking|chat|generate|completion|insert|embed\w*|vision)\b"
+           r"|this model is missing data required for image input"),
+    Phrase("cloud_unauthorized", r"need to be signed in to (?:\w+ ){1,3}run cloud models|\"signin_url\"|\bollama\.com/connect\?name=|\b[\w.]+[:-]cloud\b[^\n]{0,60}\b(?:401|unauthorized)\b|\b(?:401|unauthorized)\b[^\n]{0,60}[\w.][:-]cloud\b"),
+    Phrase("cloud_limit", r"\b(?:reached|exceeded) your (?:\w+ ){0,2}usage limit|\bollama\.com/upgrade\b"),
+    Phrase("cloud_off", r"\bollama cloud is disabled\b"),
     # containers and exposure
     Phrase("port_published", r"(?:-p|--publish)[ =](?!127\.|localhost|\[::1\])(?:[\d.]+:)?\d+:11434"
            r"|(?:0\.0\.0\.0|\[::\]|:::?):?\d*->\d+/tcp|^\s*-\s*[\"']?(?:0\.0\.0\.0:)?\d{2,5}:11434[\"']?\s*$|\bports:?\s*[-\[]?\s*[\"']?\d{2,5}:11434"),

@@ -264,6 +264,7 @@ FIRES: dict[str, Machine] = {
     "registry_access_denied": "$ ollama pull ann/secret\nError: pull model manifest: 401\n",
     "tmp_dir_missing": "Error: stat /tmp/nix-shell-4711-0: no such file or directory\n",
     "unknown_command_flag": unit_file().replace("ollama serve", "ollama serve --host 0.0.0.0"),
+    "client_path_unknown": served().gin(404, "4µs", "/v1/api/chat").text(),
 }  # fmt: skip
 
 # The same without what makes it wrong: cured, or another value, unit, side or time.
@@ -384,4 +385,5 @@ MISSES: dict[str, Machine] = {
     "registry_access_denied": "$ ollama pull ann/secret\nsuccess\n" + served().text(),
     "tmp_dir_missing": "Error: stat /srv/models: no such file or directory\n",
     "unknown_command_flag": unit_file(),
+    "client_path_unknown": served().gin(404, "4µs", "/favicon.ico").text(),
 }  # fmt: skip

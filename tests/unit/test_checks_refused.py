@@ -189,6 +189,11 @@ COMMANDS: dict[str, Row] = {
     "tools": ("model_lacks_capability", '{"error":"registry.ollama.ai/library/gemma3:1b does not support tools"}\n', '{"error":"server busy"} and it does not support tools of two clients\n'),
     "thinking": ("model_lacks_capability", 'ollama._types.ResponseError: "gemma3:1b" does not support thinking (status code: 400)\n', "The plug-in does not support thinking yet.\n"),
     "a chat with a model that embeds": ("model_lacks_capability", 'Error: "nomic-embed-text" does not support chat\n', "The phone app does not support chat.\n"),
+    "images": ("model_lacks_capability", '{"error":"this model is missing data required for image input"}\n', "the image of the model is missing data\n"),
+    "JSON of another shape": ("bad_request_400", '{"error":"json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string"}\n', "ValueError: cannot unmarshal the reply of ollama\n"),
+    "an option of the wrong type": ("bad_request_400", '{"error":"option \\"num_ctx\\" must be of type integer"}\n', "the option num_ctx is an integer\n"),
+    "a wrong base address": ("client_path_unknown", "openai.NotFoundError: 404 page not found (http://127.0.0.1:11434/chat/completions)\n", "404 pages were found\n"),
+    "a tag of Hugging Face": ("model_name_unknown", '$ ollama run hf.co/ann/x:Q9\nError: pull model manifest: 400: {"error":"The specified tag is not available in the repository."}\n', "the tag is not available\n"),
     "not signed in": ("cloud_sign_in_missing", "$ ollama run gpt-oss:120b-cloud\nError: You need to be signed in to Ollama to run Cloud models.\n", "401 for gpt-4o, and no cloud here\n"),
     "a cloud model, 401": ("cloud_sign_in_missing", "Error: gpt-oss:120b-cloud - 401 unauthorized\n", "Error: gpt-oss:120b - 401 unauthorized, says the proxy\n"),
     "an hour's limit": ("cloud_usage_limit_reached", "you've reached your hourly usage limit, please upgrade to continue\n", "you have reached your goal, no usage limit here\n"),
@@ -230,6 +235,28 @@ def test_requests_that_are_refused_in_a_row(check: str, status: int) -> None:
         ([*[status] * 9, 200], ""),
     ):
         assert [f.severity for f in found(check, asked(served("0.20.0"), *statuses))] == [severity] * bool(severity)
+
+
+@pytest.mark.parametrize(
+    ("path", "statuses", "severity"),
+    [
+        ("/v1/api/chat", [404] * 3, "warning"),
+        ("/chat/completions", [404], "info"),
+        ("/v1/v1/chat/completions", [404, 404], "info"),
+        ("/api/chat", [404] * 3, ""),
+        ("/favicon.ico", [404] * 9, ""),
+    ],
+)
+def test_a_wrong_base_address(path: str, statuses: list[int], severity: str) -> None:
+    log = asked(served("0.20.0"), *statuses, path=path)
+    assert [f.severity for f in found("client_path_unknown", log)] == [severity] * bool(severity)
+
+
+def test_a_path_that_came_later_makes_the_release_too_old() -> None:
+    for count, severity in ((1, "info"), (6, "warning")):
+        [finding] = found("version_outdated", asked(served("0.12.0"), *[404] * count, path="/v1/responses"))
+        assert finding.severity == severity and "/v1/responses" in finding.summary
+    assert not found("version_outdated", asked(served("0.20.0"), *[404] * 6, path="/v1/responses"))
 
 
 def test_inputs_that_are_too_long_are_no_requests_that_are_wrong() -> None:

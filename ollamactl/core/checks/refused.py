@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator
 
@@ -9,6 +10,7 @@ from ollamactl.core.checks.base import Finding, check, times
 from ollamactl.core.checks.timeouts import shown
 from ollamactl.core.facts import Facts, Request, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
+from ollamactl.core.parse.gin import RUNS_A_MODEL
 
 MAKES_A_MODEL = ("/api/pull", "/api/create", "/api/copy")
 IN_A_ROW = 5  # refused requests of one client for one path, from which on it is no slip
@@ -44,7 +46,7 @@ def model_not_pulled(
         return
     if start is None:
         return
-    runs = [run for run in in_a_row(start, 404) if not _older_than(release, run[0].path)]
+    runs = [run for run in in_a_row(start, 404) if not older_than(release, run[0].path)]
     if not runs:
         return
     worst = max(runs, key=len)
@@ -56,7 +58,8 @@ def model_not_pulled(
     yield Finding("warning" if again else "info", said, evidence, _pull(""), weight=weight)
 
 
-def _older_than(release: tuple[int, ...], path: str) -> bool:
+def older_than(release: tuple[int, ...], path: str) -> bool:
+    """Whether a release, where it is known, is older than a path of the API."""
     return () < release < PATHS_SINCE.get(path, ())
 
 
@@ -123,20 +126,57 @@ def model_lacks_capability(signs: Signs = NO_SIGNS) -> Iterator[Finding]:
 
 
 @check(weight=42)
-def bad_request_400(start: Start, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+def bad_request_400(signs: Signs = NO_SIGNS, start: Start | None = None) -> Iterator[Finding]:
     """A client sends requests that the server refuses as wrong.
 
     Why: JSON that does not parse, an option of the wrong type, no model, more than the model can do, or an input to
     embed that is too long; the reason goes to the client only.
-    Seen: requests answered 400.
+    Seen: requests answered 400, or the reason at the client.
     Do: read the answer's "error" at the client.
     """
-    if signs.has("context_exceeded", "capability_missing"):
+    told = signs.of("bad_request")
+    if told:
+        said = "a client's request is refused with 400: it is not what the API takes"
+        yield Finding("warning", said, signs.quotes(told), _asked_by_hand("/api/chat"))
         return
-    runs = in_a_row(start, 400)
-    if runs:
+    runs = in_a_row(start, 400) if start and not signs.has("context_exceeded", "capability_missing") else []
+    if start and runs:
         worst = max(runs, key=len)
         again = goes_on(worst, start)
         said = f"{times(len(worst), 'request')} for {worst[0].path} in a row refused with 400: the request is wrong"
-        fix = f"curl -s http://127.0.0.1:11434{worst[0].path} -d 'BODY AS THE CLIENT SENDS IT'    # its error says why"
+        fix = _asked_by_hand(worst[0].path)
         yield Finding("warning" if again else "info", said, shown(worst), fix, weight=42 if again else 3)
+
+
+def _asked_by_hand(path: str) -> str:
+    return f"curl -s http://127.0.0.1:11434{path} -d 'BODY AS THE CLIENT SENDS IT'    # its error says why"
+
+
+@check(weight=41)
+def client_path_unknown(signs: Signs = NO_SIGNS, start: Start | None = None) -> Iterator[Finding]:
+    """A client asks for a path that Ollama does not have: its base address is wrong.
+
+    Why: clients put their own part behind the address that they are given: with /v1 where they add /api/chat, or
+    without it where they add /chat/completions.
+    Seen: "404 page not found", or 404 on a path like /v1/api/chat.
+    Do: http://HOST:11434 for Ollama's own API, http://HOST:11434/v1 for OpenAI's.
+    """
+    fix = "OLLAMA_BASE_URL=http://HOST:11434    # of a client for OpenAI's API: OPENAI_BASE_URL=http://HOST:11434/v1"
+    asked = [r for r in (start.requests if start else ()) if r.status == 404 and _misspelt(r.path)]
+    count = sum(r.count for r in asked)
+    if told := signs.of("path_unknown"):
+        yield Finding("warning", "a client asks for a path that Ollama does not have", signs.quotes(told), fix)
+    elif start and asked:
+        again = count >= NEVER_SERVED and not any(r.status == 200 for r in start.recent)
+        said = f"{times(count, 'request')} for a path that Ollama does not have: {asked[-1].path}"
+        yield Finding(
+            "warning" if again else "info", said, tuple(r.text for r in asked[-3:]), fix, weight=41 if again else 3
+        )
+
+
+API = re.compile(r"/(?:chat|generate|embed|embeddings|completions|messages|responses|tags|version|models)/?$")
+
+
+def _misspelt(path: str) -> bool:
+    """Whether a path is one of the API's with something before it that does not belong there, or without what does."""
+    return API.search(path) is not None and path not in RUNS_A_MODEL | {"/api/tags", "/api/version", "/v1/models"}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, quote
-from ollamactl.core.facts import Facts, Start
+from ollamactl.core.checks.base import Finding, check, quote, times
+from ollamactl.core.checks.refused import IN_A_ROW, older_than
+from ollamactl.core.facts import Facts, RequestStats, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 
 # why a load may fail on a release that knows the model
@@ -34,6 +35,10 @@ def version_outdated(facts: Facts, signs: Signs = NO_SIGNS, release: tuple[int, 
     elif signs.has("model_refused") and not signs.has(*OTHER_REASONS):
         said = "this release cannot load the model: most often it is older than the model"
         yield Finding("error", said, signs.lines("model_refused"), fix)
+    elif missing := _paths_that_came_later(facts.start, release):
+        count, path = sum(r.count for r in missing), missing[-1].path
+        said = f"release {'.'.join(map(str, release))} has no {path}: {times(count, 'request')} answered 404"
+        yield Finding("warning" if count >= IN_A_ROW else "info", said, tuple(r.text for r in missing[-3:]), fix)
     elif () < release < (0, 6):
         yield Finding(
             "info",
@@ -42,6 +47,10 @@ def version_outdated(facts: Facts, signs: Signs = NO_SIGNS, release: tuple[int, 
             fix,
             weight=4,
         )
+
+
+def _paths_that_came_later(start: Start | None, release: tuple[int, ...]) -> list[RequestStats]:
+    return [r for r in (start.requests if start else ()) if r.status == 404 and older_than(release, r.path)]
 
 
 @check(weight=70, explains=("version_outdated",))

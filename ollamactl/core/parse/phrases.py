@@ -120,19 +120,21 @@ PHRASES: tuple[Phrase, ...] = (
            r"|connection timed out|no such host|no route to host|manifests/\S+ EOF|server misbehaving|Temporary failure in name resolution|TLS handshake timeout|network is unreachable)"),
     Phrase("http_plain_manifest", r"Get \"?http://registry"),
     Phrase("html_reply", r"invalid character '?<'?(?: looking for beginning of value|\W*$)"),
-    Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing|vanish\w*)(?! (?:\w+ ){0,3}(?:minutes?|hours?|seconds?|later|after|as soon|when (?!OLLAMA_)\w+|again|from (?:memory|VRAM|the GPU))\b)|ollama list.*(?:empty|nothing)"),
+    Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing(?! data)|vanish\w*)(?! (?:\w+ ){0,3}(?:minutes?|hours?|seconds?|later|after|as soon|when (?!OLLAMA_)\w+|again|from (?:memory|VRAM|the GPU))\b)|ollama list.*(?:empty|nothing)"),
     Phrase("load_damaged", r"digest mismatch|(?<!running the model: )(?<!retries exceeded: )(?<=\S )unexpected EOF|file is (?:truncated|corrupt)"),
     Phrase("network_storage", r":\S* on /\S+ type (?:nfs4?|cifs|ceph)|(?:nfs|cifs|smb|ceph)\S* .*models"),
     # pulls, and what the server refuses of its clients
     Phrase("registry_certificate", r"(?:registry\.ollama\.ai|ollama\.com|cloudflarestorage\.com|pull model manifest|huggingface\.co|\bhf\.co)[^\n]*x509: (?P<why>[^\n]*)"),
     Phrase("pull_given_up", r"\bmax retries exceeded\b(?! with url)(?:: (?P<why>[^\n]{1,60}))?"),
     Phrase("pull_done", r"^success\s*$"),
-    Phrase("model_name_unknown", r"pull model manifest: file does not exist|pull model manifest: 404\b"),
+    Phrase("model_name_unknown", r"pull model manifest: file does not exist|pull model manifest: 40[04]\b|\bspecified tag is not available in the repository\b"),
     Phrase("model_absent", r"\bmodel \\?[\"'`](?P<model>[^\s\"'`\\]+?)\\?[\"'`] (?:is )?not found\b|\bollama call failed with status code 404\b(?:.*ollama pull (?P<more_model>[\w./:-]*\w))?"
            r"|\b404\b.{0,60}\burl\b[=:( ]*[\"']?https?://[^/\s]+/(?:api/(?:chat|generate|embed(?:dings)?)|v1/(?:(?:chat/)?completions|embeddings))\b"),
     Phrase("registry_denied", r"pull model manifest: (?:401|403)\b|unauthorized: unknown ollama key|not authorized to push to this namespace|unable to push \S+, make sure this namespace exists"),
     Phrase("capability_missing", r"(?:\berror\b|\b400\b|registry\.ollama\.ai|responseerror)[^\n]{0,120}?(?:\\?[\"'](?P<model>[\w./:@+-]+)\\?[\"']|(?P<more_model>[\w.:-]+/[\w./:@+-]+)) does not support (?P<what>tools|thinking|chat|generate|completion|insert|embed\w*|vision)\b"
            r"|this model is missing data required for image input"),
+    Phrase("bad_request", r"\bjson: cannot unmarshal \w+ into Go (?:struct field|value)\b|\"error\"\W{1,4}invalid character '[^<]|\boption \\?\"\w+\\?\" must be of type \w+|\"error\"\W{1,4}(?:model is required|missing request body)"),
+    Phrase("path_unknown", r"^[^\n]{0,60}\b404 page not found\b"),
     Phrase("cloud_unauthorized", r"need to be signed in to (?:\w+ ){1,3}run cloud models|\"signin_url\"|\bollama\.com/connect\?name=|\b[\w.]+[:-]cloud\b[^\n]{0,60}\b(?:401|unauthorized)\b|\b(?:401|unauthorized)\b[^\n]{0,60}[\w.][:-]cloud\b"),
     Phrase("cloud_limit", r"\b(?:reached|exceeded) your (?:\w+ ){0,2}usage limit|\bollama\.com/upgrade\b"),
     Phrase("cloud_off", r"\bollama cloud is disabled\b"),

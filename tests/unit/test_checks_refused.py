@@ -54,7 +54,7 @@ def asked(log: Log, *statuses: int, path: str = "/api/chat") -> Log:
 @pytest.mark.parametrize(
     ("statuses", "severity"),
     [
-        ((404,), "info"),
+        ((404,), ""),
         ((404, 404), "info"),
         ((404, 404, 404), "warning"),  # to this client nothing was ever answered
         ((200, 404, 404, 404, 404), "info"),
@@ -200,6 +200,7 @@ COMMANDS: dict[str, Row] = {
     "a week's limit": ("cloud_usage_limit_reached", '{"error":"you (ann) have reached your weekly usage limit, upgrade for higher limits: https://ollama.com/upgrade"}\n', "read https://ollama.com/upgrading\n"),
     "no cloud": ("cloud_disabled", '{"error":"ollama cloud is disabled: remote model is unavailable"}\n', "the cloud is disabled here\n"),
     "a private model": ("registry_access_denied", "$ ollama pull ann/secret\nError: pull model manifest: 401\n", "$ ollama pull ann/secret\nsuccess\n"),
+    "a key that is gone": ("registry_access_denied", "$ ollama push ann/x\nError: open /usr/share/ollama/.ollama/id_ed25519: no such file or directory\n", "Couldn't find '/usr/share/ollama/.ollama/id_ed25519'. Generating new private key.\n"),
     "a namespace of others": ("registry_access_denied", "Error: you are not authorized to push to this namespace, create the model under a namespace you own\n", "pushing manifest\nsuccess\n"),
     "a flag in a shell": ("unknown_command_flag", "$ ollama serve --port 11500\nError: unknown flag: --port\n", "$ docker run --gpuz all ollama/ollama\nunknown flag: --gpuz\n"),
     "a word that is no command": ("unknown_command_flag", '$ ollama server\nError: unknown command "server" for "ollama"\n', 'Error: unknown command "lint" for "helm"\n'),
@@ -228,7 +229,8 @@ def test_its_near_miss_is_quiet_too(row: str) -> None:
 )
 def test_requests_that_are_refused_in_a_row(check: str, status: int) -> None:
     for statuses, severity in (
-        ([status], "info"),
+        ([status], ""),
+        ([status] * 2, "info"),
         ([status] * 3, "warning"),
         ([200, *[status] * 4], "info"),
         ([200, *[status] * 5], "warning"),

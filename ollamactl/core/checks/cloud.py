@@ -79,11 +79,15 @@ def registry_access_denied(signs: Signs = NO_SIGNS) -> Iterator[Finding]:
 
     Why: pushes and private models are allowed by the server's own key (~/.ollama/id_ed25519.pub of its user, on Linux
     /usr/share/ollama), not by that of the person at the command.
-    Seen: 401 or "unauthorized" to a pull or push, "not authorized to push to this namespace".
+    Seen: 401 or "unauthorized" to a pull or push, "not authorized to push to this namespace", or a key that is gone.
     Do: ollama signin, or add that key to the account; a namespace of one's own.
     """
     found = signs.of("registry_denied")
-    if found:
+    gone = [e for e in signs.of("file_missing") if e.fields.get("path", "").endswith("/.ollama/id_ed25519")]
+    if gone and not signs.has("key_created"):
+        said = "the server's own key is not there: it is made at a start"
+        yield Finding("warning", said, signs.quotes(gone), "sudo systemctl restart ollama")
+    elif found:
         push = any("push" in e.text for e in found)
         said = "the registry refuses " + (
             "the push: this server's key has no right there" if push else "this server's key"

@@ -64,7 +64,8 @@ def older_than(release: tuple[int, ...], path: str) -> bool:
 
 
 def in_a_row(start: Start, status: int) -> list[list[Request]]:
-    """Of each client and path the requests answered so since it was last served, and since a model was last made."""
+    """Of each client and path the requests answered so since it was last served, and since a model was last made. One
+    alone says nothing."""
     made = [r.last_at for r in start.requests if r.path in MAKES_A_MODEL and r.status == 200 and r.last_at is not None]
     runs: dict[tuple[str, str], list[Request]] = {}
     for one in start.recent:
@@ -75,7 +76,7 @@ def in_a_row(start: Start, status: int) -> list[list[Request]]:
             runs.pop(key, None)
     since = max(made, default=0.0)
     left = [[r for r in run if not made or (r.at is not None and r.at > since)] for run in runs.values()]
-    return [run for run in left if run]
+    return [run for run in left if len(run) > 1]
 
 
 def goes_on(run: list[Request], start: Start) -> bool:

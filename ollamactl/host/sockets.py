@@ -174,7 +174,6 @@ def row(message: bytes) -> Row:
         since_received=_seconds(info, 52),
         since_acked=_seconds(info, 56),
         segments_received=_u32(info, 152),
-        unacked=_u32(info, 24),
     )
 
 
@@ -255,7 +254,6 @@ def parse_ss(text: str) -> list[Row]:
                 since_received=_number(values.get("lastrcv")) / 1000 if told else None,
                 since_acked=_number(values.get("lastack")) / 1000 if told else None,
                 segments_received=_number(values.get("data_segs_in")) if told else None,
-                unacked=_number(values.get("unacked")) if told else None,
             )
         )
     return found

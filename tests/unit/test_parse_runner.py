@@ -28,11 +28,11 @@ ERAS = {
     "0.9.6": (
         f"/usr/local/bin/ollama runner --ollama-engine --model {MODEL} --ctx-size 16384 --batch-size 512 "
         "--n-gpu-layers 27 --threads 16 --parallel 2 --port 40001",
-        {"context_total": 16384, "slots": 2, "ollama_engine": True, "context": 8192},
+        {"context_total": 16384, "slots": 2, "context": 8192},
     ),
     "0.13.5": (
         f"/usr/local/bin/ollama runner --ollama-engine --model {MODEL} --port 37003",
-        {"context_total": None, "slots": None, "ollama_engine": True, "port": 37003, "context": None},
+        {"context_total": None, "slots": None, "port": 37003, "context": None},
     ),
     "0.33.0": (
         f"/usr/local/lib/ollama/llama-server --model {MODEL} --port 36519 --host 127.0.0.1 --no-webui --offline -c 32768 "

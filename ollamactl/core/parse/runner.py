@@ -19,7 +19,7 @@ _NAMES = {
     "-b": "batch", "--batch-size": "batch", "-ub": "ubatch", "--ubatch-size": "ubatch",
     "-ctk": "kv_k", "--cache-type-k": "kv_k", "-ctv": "kv_v", "--cache-type-v": "kv_v", "--kv-cache-type": "kv",
     "-fa": "flash", "--flash-attn": "flash",
-    "-ngl": "layers", "--gpu-layers": "layers", "--n-gpu-layers": "layers", "--cache-ram": "cache_ram",
+    "-ngl": "layers", "--gpu-layers": "layers", "--n-gpu-layers": "layers",
 }  # fmt: skip
 _FLAG = re.compile(r"(?:^|\s)(--?[A-Za-z][\w-]*)(?=\s|=|$)")
 
@@ -39,8 +39,6 @@ class RunnerArgs(Record, frozen=True, kw_only=True):
     flash_attention: str = ""  # on, off, auto
     gpu_layers: int | None = None
     projector: str = ""
-    ollama_engine: bool = False
-    cache_ram: int | None = None  # MiB; --cache-ram
 
     @property
     def loads(self) -> bool:
@@ -56,13 +54,10 @@ class RunnerArgs(Record, frozen=True, kw_only=True):
 def parse_argv(argv: Sequence[str]) -> RunnerArgs:
     """Reads the arguments of a runner process, of any release. Never raises; what is no number is None."""
     values: dict[str, str] = {}
-    engine = False
     words = list(argv)
     program = words[0] if words else ""
     for at, word in enumerate(words[1:], 1):
         flag, equals, value = word.partition("=")
-        if flag == "--ollama-engine":
-            engine = True
         name = _NAMES.get(flag)
         if name is None:
             continue
@@ -90,8 +85,6 @@ def parse_argv(argv: Sequence[str]) -> RunnerArgs:
         flash_attention=values.get("flash", ""),
         gpu_layers=_number(values.get("layers")),
         projector=values.get("projector", ""),
-        ollama_engine=engine,
-        cache_ram=_number(values.get("cache_ram")),
     )
 
 

@@ -3,7 +3,7 @@
 The reading `native:sockets PORT [PID]` holds the fields of `facts.Connections` as judged when it was taken, and
 what they were judged by: `"by"` and `"sockets": [row…]`, a row being
 `{"state", "local", "local_port", "remote", "remote_port", "inode", "receive_queue", "send_queue",
-"sent", "received", "since_sent", "since_received", "since_acked", "segments_received", "unacked"}`: bytes and
+"sent", "received", "since_sent", "since_received", "since_acked", "segments_received"}`: bytes and
 data segments of the connection's life, seconds since the last data (and since the other side's last
 acknowledgement), None where the kernel did not say. For a listener the queues are connections not accepted
 yet, and how many may be.
@@ -33,7 +33,6 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since_received: float | None = None
     since_acked: float | None = None
     segments_received: int | None = None
-    unacked: int | None = None
     interface: int = 0
 
 

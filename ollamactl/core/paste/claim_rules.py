@@ -21,7 +21,6 @@ IGPU = r"(?:\biGPUs?\b|\bintegrated (?:GPU|graphics)|\bAPUs?\b|\b(?:[67]80|[89]9
 CONTAINER = r"(?:\bcontainers?\b|\bdocker\b|\bpodman\b|\bpods?\b|\bk8s\b|\bKubernetes\b|\bcompose\b|\bLXC\b)"
 MODEL = r"(?:\bmodels?\b|\b(?:qwen|llama|gemma|mistral|mixtral|deepseek|phi|nomic|gpt-oss|granite)[\w.:-]*)"
 UNIT = r"(?:\bunit(?: file)?\b|\bollama\.service\b|\bservice file\b|\bsystemd (?:service|config\w*|unit)\b|\bEnvironment(?:=| lines?| lines? in)|\bdrop-?ins?\b|\boverride\.conf\b)"
-SERVER = r"(?:\bserver\b|\bservice\b|\bollama\b|\bdaemon\b|\bunit\b)"
 NAMES = "|".join(sorted({n.removeprefix("OLLAMA_") for n in settings.REGISTRY if "_" in n.removeprefix("OLLAMA_")}, key=len, reverse=True))
 SETTING = rf"(?:\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_\w+|\b(?:{NAMES})\b|\b(?:environment )?variables?\b|\bsettings?\b|\bdrop-?ins?\b|\bexports?\b|\bconfig(?:uration)?\b)"
 CLIENT = r"(?:\bclients?\b|\bintegrations?\b|\bplug-?ins?\b|\bextensions?\b|\bUI\b|\bWebUI\b|\bHome Assistant\b|\bDify\b|\bFlowise\b|\bContinue\b|\bAider\b|\bLiteLLM\b|\bn8n\b|\bagents?\b|\bapp(?:lication)?s?\b|\bnode\b|\bLangChain\b|\bRAG\w*)"

@@ -267,6 +267,16 @@ def test_one_client_that_hung_up_is_told_without_alarm() -> None:
     assert not report(row).findings
 
 
+def test_a_short_time_out_is_told_where_the_log_says_that_clients_hung_up() -> None:
+    """A second or two is no pattern of its own: failures of the server's own are as fast."""
+    rows = "".join(f'[GIN] 2026/05/04 - 10:00:0{n} | 500 |  2.00{n}s | 127.0.0.1 | POST "/api/chat"\n' for n in range(3))
+    gone = Log("0.13.5").say("aborting completion request due to client closing the connection", source="runner.go:916").text()
+    found = report(rows + gone * 3).findings
+    assert [(f.check, f.severity) for f in found] == [("client_timeout_500_clusters", "warning")]
+    assert "3 requests ended with 500 after 2.00 s" in found[0].summary
+    assert not report(rows).findings
+
+
 def test_a_cure_that_is_told_is_no_setting() -> None:
     """The words before an assignment say whether it is set or was what helped."""
     cured = report("The GPU sits idle. The fix is one environment variable: export HSA_OVERRIDE_GFX_VERSION=11.0.0\n")

@@ -14,10 +14,15 @@ CLUSTER = 3  # failures with the same duration that make a time-out
 NEAR = 0.02  # of it
 
 
-def clusters(failed: tuple[Request, ...]) -> list[tuple[float, list[Request]]]:
-    """Requests given up after the same time, the largest group first: (seconds, requests)."""
+SHORTEST = 9.5  # seconds after which a failure of the server's own is rare
+HURRIED = 0.9  # the same, where the log says of as many requests that their clients hung up
+
+
+def clusters(failed: tuple[Request, ...], shortest: float = SHORTEST) -> list[tuple[float, list[Request]]]:
+    """Requests given up after the same time, `shortest` seconds at least, the largest group first: (seconds,
+    requests)."""
     rows = sorted(
-        (r for r in failed if r.status in (499, 500, 504) and is_work(r.path) and r.seconds >= 9.5),
+        (r for r in failed if r.status in (499, 500, 504) and is_work(r.path) and r.seconds >= shortest),
         key=lambda r: r.seconds,
     )
     groups: list[list[Request]] = []
@@ -77,6 +82,8 @@ def client_timeout_500_clusters(signs: Signs, start: Start | None = None) -> Ite
     Do: raise the client's time-out, or make answers faster (GPU, smaller model, more slots).
     """
     groups = clusters(start.failed) if start else []
+    if start and not groups and signs.count("client_gone") >= CLUSTER:
+        groups = [one for one in clusters(start.failed, HURRIED) if len(one[1]) >= CLUSTER]
     found = [] if groups and _is_minute(groups[0][0]) else groups
     rising = _rising(start) if start else 0.0
     if found and not rising:

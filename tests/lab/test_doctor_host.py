@@ -22,7 +22,7 @@ AGAIN = """
 rm -rf /etc/systemd/system/ollama.d /run/systemd/system/ollama.service.d /etc/profile.d/ollama.sh /var/tmp/home
 systemctl unset-environment OLLAMA_GPU_OVERHEAD; systemctl thaw ollama
 systemctl stop ollama2 user@1500; systemctl reset-failed ollama2; rm -rf /etc/systemd/system/ollama2.service /home/someone
-rm -rf /tmp/models /usr/share/ollama/.ollama/id_ed25519; umount /srv/models
+rm -rf /tmp/models /usr/share/ollama/.ollama/id_ed25519 /etc/systemd/system/small.slice; umount /srv/models
 [ -f /var/tmp/ollama ] && mv /var/tmp/ollama /usr/local/bin/ollama
 """
 SETTLED = """
@@ -154,12 +154,18 @@ UNITS: dict[tuple[str, ...], str] = {
     ("Environment=OLLAMA_NUM_PARALLEL=4", "Environment=OLLAMA_NUM_PARALLEL=2"): "dropin_overridden_by_later_dropin",
     ("Environment=OLLAMA_HOST=YOUR_IP",): "placeholder_value_in_config",
     ("Environment=HTTP_PROXY=http://10.0.0.9:3128",): "http_proxy_hijacks_local_api",
+    ("NoExecPaths=/usr/local",): "execstart_203_exec",
+    ("WatchdogSec=9min",): "watchdog_ends_server",
+    ("Environment=HOME=/srv/none",): "service_home_missing",
+    ("Slice=small.slice",): "memory_limit_below_need",
+    ("[Unit]", "Requires=none.service", "[Service]"): "required_unit_missing",
     ("[Unit]", "ConditionPathIsMountPoint=/srv", "[Service]"): "service_not_started_at_boot",
 }  # fmt: skip
 
 
 def test_lines_of_a_drop_in_that_take_something_from_the_server(lab: Machine) -> None:
     """One after another in the same file; when it is gone, nothing is left (see the fixture)."""
+    lab.write("/etc/systemd/system/small.slice", "[Slice]\nMemoryMax=100M\n")
     first = {}
     for lines in UNITS:
         sh(lab, "systemctl reset-failed ollama")

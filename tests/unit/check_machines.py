@@ -6,6 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import msgspec
+
 from ollamactl.core.facts import (
     Buffer,
     Complaint,
@@ -27,6 +29,7 @@ from ollamactl.core.facts import (
     Start,
     Stray,
     UnitFile,
+    UnitName,
     Variable,
 )
 from ollamactl.core.parse import unitfile
@@ -195,7 +198,18 @@ def unit_with(*lines: str, start: Start | None = None, **service: Any) -> Facts:
     return host(service=own, unit_files=(file,), effective=Effective(variables={"HOME": home}), start=start)
 
 
+def requiring(load: str, active: str, **service: Any) -> Facts:
+    """A service that requires another unit, in that state."""
+    text = "[Unit]\nRequires=network.target other.service\n"
+    file = unitfile.parse(f"{UNIT}.d/override.conf", text, "dropin")
+    known = (UnitName(name="network.target", load="loaded", active="active"),
+             UnitName(name="other.service", load=load, active=active))  # fmt: skip
+    return msgspec.structs.replace(unit_with(**service), unit_files=(file,), required=known)
+
+
 FIRES: dict[str, Machine] = {
+    "required_unit_missing": requiring("not-found", "inactive"),
+    "watchdog_ends_server": journal("ollama.service: Watchdog timeout (limit 2s)!", "ollama.service: Failed with result 'watchdog'."),
     "bind_refused": journal("Error: listen tcp 10.1.1.1:11434: bind: cannot assign requested address", unit="ollama[900]"),
     "runtime_limit_ends_server": unit_with("RuntimeMaxSec=1h"),
     "sandbox_blocks_network": unit_with("IPAddressDeny=any"),
@@ -269,6 +283,8 @@ FIRES: dict[str, Machine] = {
 
 # The same without what makes it wrong: cured, or another value, unit, side or time.
 MISSES: dict[str, Machine] = {
+    "required_unit_missing": requiring("loaded", "active"),
+    "watchdog_ends_server": unit_with("WatchdogSec=30", "WatchdogSec=0"),
     "bind_loopback_only": served(listen="[::]:11434").text() + "curl: (7) Failed to connect to 192.168.1.20 port 11434: Connection refused\n",
     "boolean_counts_as_true": drop_in('Environment="OLLAMA_FLASH_ATTENTION=1"'),
     "brew_plist_rewritten": "brew services restart ollama\n~/.homebrew/services/ollama.env: OLLAMA_NUM_PARALLEL=4\n",

@@ -20,7 +20,9 @@ from ollamactl.core.facts import (
     PathState,
     Process,
     Service,
+    Slice,
     Start,
+    Stray,
     System,
     UnitFile,
     UnitName,
@@ -29,7 +31,7 @@ from ollamactl.core.facts import (
 from ollamactl.core.pasted import facts_of
 from ollamactl.core.source import Missing
 from tests.system.small import journal
-from tests.unit.check_machines import host, unit_with
+from tests.unit.check_machines import host, requiring, unit_with, variable
 
 MIB = 1 << 20
 SERVED = Start(invocation="a" * 32, config={}, listening="127.0.0.1:11434")
@@ -113,6 +115,95 @@ def test_a_limit_of_the_address_space_is_the_reason_of_a_load_without_memory() -
 def test_how_many_cpus_the_unit_may_use(line: str, cpus: int, says: list[str]) -> None:
     facts = msgspec.structs.replace(unit_with(line), system=System(os="linux", cpus=cpus))
     assert found(facts, "cpu_quota_low") == says
+
+
+@pytest.mark.parametrize(
+    ("above", "memory", "cpus"),
+    [
+        (Slice(name="models.slice", memory_max=64 * MIB, cpus=0.2), ["warning"], ["warning"]),
+        (Slice(name="models.slice", memory_high=64 * MIB), ["warning"], []),
+        (Slice(name="models.slice", memory_max=900 * MIB, cpus=4.0), [], []),
+        (Slice(name="models.slice"), [], []),
+    ],
+)
+def test_limits_of_a_slice_hold_for_the_service(above: Slice, memory: list[str], cpus: list[str]) -> None:
+    models = (InstalledModel(name="a", size=300 * MIB),)
+    host_of_8 = System(os="linux", cpus=8)
+    facts = host(installed=models, slices=(above,), unit_files=(), system=host_of_8, start=SERVED)
+    assert found(facts, "memory_limit_below_need") == memory
+    assert found(facts, "cpu_quota_low") == cpus
+
+
+@pytest.mark.parametrize(
+    ("load", "active", "state", "says"),
+    [
+        ("not-found", "inactive", "active", ["warning"]),
+        ("masked", "inactive", "inactive", ["error"]),
+        ("loaded", "failed", "inactive", ["error"]),
+        ("loaded", "inactive", "active", []),  # a oneshot that did its work
+        ("loaded", "active", "failed", []),
+    ],
+)
+def test_units_that_the_service_requires(load: str, active: str, state: str, says: list[str]) -> None:
+    assert found(requiring(load, active, active_state=state), "required_unit_missing") == says
+
+
+def test_a_watchdog_is_a_fault_before_it_bites() -> None:
+    assert found(unit_with("WatchdogSec=30"), "watchdog_ends_server") == ["warning"]
+
+
+EXEC = (
+    "Failed at step EXEC spawning /usr/local/bin/ollama: Permission denied",
+    "Main process exited, code=exited, status=203/EXEC",
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (("NoExecPaths=/usr/local",), "NoExecPaths= forbids"),
+        (("NoExecPaths=/", "ExecPaths=/usr/local/bin"), "Permission denied"),
+        (("NoExecPaths=/srv",), "Permission denied"),
+        (("NoExecPaths=/usr/local", "NoExecPaths="), "Permission denied"),
+    ],
+)
+def test_what_forbids_to_execute_the_program(lines: tuple[str, ...], says: str) -> None:
+    told = facts_of(journal(*(f"ollama.service: {line}" for line in EXEC)).encode(), "text")
+    dead = unit_with(*lines, main_pid=0, active_state="failed")
+    (first, *_) = run(msgspec.structs.replace(dead, log=told.log if told else None)).findings
+    assert first.check == "execstart_203_exec" and says in first.summary
+    assert ("chmod" in first.remedy) == (says == "Permission denied")
+
+
+@pytest.mark.parametrize(("value", "says"), [("/root", "HOME="), ("/usr/share/ollama", "chown")])
+def test_a_home_that_a_line_gives_is_no_fault_of_folders(value: str, says: str) -> None:
+    denied = LogEvent(kind="folder_denied", text="Error: mkdir /root/.ollama: permission denied",
+                      fields={"call": "mkdir", "path": "/root/.ollama"})  # fmt: skip
+    start = msgspec.structs.replace(SERVED, listening="", events=(denied,))
+    facts = host(service=service(), effective=variable("HOME", value, "environment", "/etc/x.conf"), start=start)
+    (first, *_) = run(facts, only=["models_dir_no_access"]).findings
+    assert says in first.remedy
+
+
+def test_a_home_that_a_line_gives_and_that_is_not_there() -> None:
+    denied = LogEvent(kind="folder_denied", text="Error: mkdir /srv/none: permission denied",
+                      fields={"call": "mkdir", "path": "/srv/none"})  # fmt: skip
+    start = msgspec.structs.replace(SERVED, listening="", events=(denied,))
+    facts = host(service=service(), effective=variable("HOME", "/srv/none", "environment", "/etc/x.conf"), start=start)
+    (first, *_) = run(facts, only=["service_home_missing"]).findings
+    assert first.summary == "/srv/none, the home of the service, is not there"
+    assert first.remedy.startswith("sudoedit /etc/x.conf") and "HOME=/srv/none" in first.evidence[0]
+
+
+def test_a_variable_that_systemd_is_configured_with_is_not_lost_at_a_boot() -> None:
+    name, file = "OLLAMA_NUM_PARALLEL", "/etc/systemd/system.conf"
+    lost = host(effective=variable(name, "4", "manager", ""), strays=())
+    kept = Stray(name=name, value="4", path=file, line=3, text=f"DefaultEnvironment={name}=4", kind="manager")
+    assert found(lost, "setting_lost_at_reboot") == ["warning"]
+    assert found(msgspec.structs.replace(lost, strays=(kept,)), "setting_lost_at_reboot") == []
+    other = msgspec.structs.replace(kept, value="2")
+    assert found(msgspec.structs.replace(lost, strays=(other,)), "setting_lost_at_reboot") == ["warning"]
+    assert found(msgspec.structs.replace(lost, strays=(kept,)), "settings_file_not_read") == []
 
 
 @pytest.mark.parametrize(

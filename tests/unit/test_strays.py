@@ -16,21 +16,23 @@ FOLDER = f"{UNIT}.d"
 
 
 @pytest.mark.parametrize(
-    ("line", "in_unit", "sets"),
+    ("line", "only", "sets"),
     [
-        ("export OLLAMA_NUM_PARALLEL=4", False, [("OLLAMA_NUM_PARALLEL", "4")]),
-        ("export OLLAMA_HOST='0.0.0.0' OLLAMA_DEBUG=1", False, [("OLLAMA_HOST", "0.0.0.0"), ("OLLAMA_DEBUG", "1")]),
-        ("set -gx OLLAMA_KEEP_ALIVE 1h", False, [("OLLAMA_KEEP_ALIVE", "1h")]),
-        ("setenv OLLAMA_KEEP_ALIVE 1h", False, [("OLLAMA_KEEP_ALIVE", "1h")]),
-        ("OLLAMA_MAX_QUEUE=64; export OLLAMA_MAX_QUEUE", False, [("OLLAMA_MAX_QUEUE", "64")]),
-        ('Environment="OLLAMA_NUM_PARALLEL=4" OLLAMA_DEBUG=1', True, [("OLLAMA_NUM_PARALLEL", "4"), ("OLLAMA_DEBUG", "1")]),
-        ("ExecStart=/usr/bin/env OLLAMA_DEBUG=1 ollama serve", True, []),
-        ("# export OLLAMA_NUM_PARALLEL=4", False, []),
-        ("echo $OLLAMA_HOST=", False, []),
+        ("export OLLAMA_NUM_PARALLEL=4", "", [("OLLAMA_NUM_PARALLEL", "4")]),
+        ("export OLLAMA_HOST='0.0.0.0' OLLAMA_DEBUG=1", "", [("OLLAMA_HOST", "0.0.0.0"), ("OLLAMA_DEBUG", "1")]),
+        ("set -gx OLLAMA_KEEP_ALIVE 1h", "", [("OLLAMA_KEEP_ALIVE", "1h")]),
+        ("setenv OLLAMA_KEEP_ALIVE 1h", "", [("OLLAMA_KEEP_ALIVE", "1h")]),
+        ("OLLAMA_MAX_QUEUE=64; export OLLAMA_MAX_QUEUE", "", [("OLLAMA_MAX_QUEUE", "64")]),
+        ('Environment="OLLAMA_NUM_PARALLEL=4" OLLAMA_DEBUG=1', "Environment", [("OLLAMA_NUM_PARALLEL", "4"), ("OLLAMA_DEBUG", "1")]),
+        ("ExecStart=/usr/bin/env OLLAMA_DEBUG=1 ollama serve", "Environment", []),
+        ("DefaultEnvironment=OLLAMA_NUM_PARALLEL=4 LANG=C", "DefaultEnvironment", [("OLLAMA_NUM_PARALLEL", "4")]),
+        ("ManagerEnvironment=OLLAMA_NUM_PARALLEL=4", "DefaultEnvironment", []),
+        ("# export OLLAMA_NUM_PARALLEL=4", "", []),
+        ("echo $OLLAMA_HOST=", "", []),
     ],
 )
-def test_what_a_line_sets(line: str, in_unit: bool, sets: list[tuple[str, str]]) -> None:
-    assert strays.assignments(line, in_unit=in_unit) == sets
+def test_what_a_line_sets(line: str, only: str, sets: list[tuple[str, str]]) -> None:
+    assert strays.assignments(line, only=only) == sets
     if sets:
         assert re.match(strays.PATTERN, line)
 

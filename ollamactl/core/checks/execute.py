@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ollamactl.core import settings
 from ollamactl.core.checks.base import Finding, check, in_force, stated
+from ollamactl.core.checks.sandbox import execution_forbidden
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import Facts, Service, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
@@ -92,6 +93,11 @@ def execstart_203_exec(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
     status = signs.matching("203/exec", kinds=("unit:main_exited", "status_203"))
     for event in found:
         program, why = event.fields.get("program", "").strip(), event.fields.get("why", "")
+        if lines := execution_forbidden(facts.unit_files or (), program):
+            said = f"NoExecPaths= forbids the service to execute {program}"
+            fix = edited(*(file.path for file, _ in lines)) + "    # or ExecPaths= with that path"
+            yield Finding("error", said, (*(stated(*line) for line in lines), *signs.quotes(found)), fix)
+            return
         quoted = " " in program.strip("'\"")
         if quoted or (why and not ABSENT.search(why)):
             said = (
@@ -103,7 +109,9 @@ def execstart_203_exec(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
                 "error",
                 said,
                 signs.quotes([*found, *status]),
-                "sudo systemctl edit --full ollama    # ExecStart=/usr/local/bin/ollama serve",
+                "sudo systemctl edit --full ollama    # ExecStart=/usr/local/bin/ollama serve"
+                if quoted
+                else _made_executable(program, why),
             )
             return
     if status and not found:
@@ -113,6 +121,14 @@ def execstart_203_exec(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
             signs.quotes(status),
             "systemctl cat ollama | grep ExecStart; command -v ollama",
         )
+
+
+def _made_executable(program: str, why: str) -> str:
+    """The command that lets systemd execute a program that is there, or shows why not."""
+    if "format" in why.lower():
+        return f"file {program}; uname -m    # cut off, or for another machine: install Ollama again"
+    again = f"sudo chmod 755 {program} && sudo systemctl restart ollama"
+    return f"{again}    # where that is not it: namei -l {program}; findmnt -T {program} (noexec)"
 
 
 @check(weight=91, explains=LOOP)

@@ -101,11 +101,14 @@ def service_home_missing(signs: Signs, facts: Facts) -> Iterator[Finding]:
         homes += [home] if home else []
         known = path in ("/var/lib/ollama", "/usr/share/ollama", "/home/ollama")
         if path in homes or (known and "/.ollama" not in path):
+            given = _other_home(facts, path)
             yield Finding(
                 "error",
-                f"{path}, the home of the service's user, is not there",
-                (*_other_user(facts), *signs.quotes([*keys[-1:], event])),
-                f"sudo install -d -o {user} -g {user} {path} && sudo systemctl restart ollama",
+                f"{path}, the home of the service, is not there",
+                (*given, *_other_user(facts), *signs.quotes([*keys[-1:], event])),
+                _without_home(given)
+                if given
+                else f"sudo install -d -o {user} -g {user} {path} && sudo systemctl restart ollama",
             )
             return
 
@@ -114,6 +117,19 @@ def _other_user(facts: Facts) -> tuple[str, ...]:
     """Lines of drop-ins that give the service another user or group than its unit does."""
     found = [pair for key in ("User", "Group") for pair in in_force(facts.unit_files or (), key)[-1:]]
     return tuple(stated(file, one) for file, one in found if file.role == "dropin")
+
+
+def _other_home(facts: Facts, path: str) -> tuple[str, ...]:
+    """The line of a unit's file that gives the service a home above that path, if one does."""
+    given = facts.effective.variables.get("HOME") if facts.effective else None
+    if given is None or given.value is None or given.origin.layer != "environment":
+        return ()
+    below = f"{path}/".startswith(given.value.rstrip("/") + "/")
+    return (f"{given.origin.file}:{given.origin.line}: HOME={given.value}",) if below else ()
+
+
+def _without_home(given: tuple[str, ...]) -> str:
+    return edited(given[0].partition(":")[0]) + "    # no HOME=: systemd sets the one of the service's user"
 
 
 @check(weight=89, explains=("service_restart_loop", "models_dir_no_access"))
@@ -168,7 +184,10 @@ def models_dir_no_access(
         )
         if "\\" in path:
             fix = f'icacls "{path}" /grant "%USERNAME%:(OI)(CI)F" /T    # or another OLLAMA_MODELS'
-        if other := _other_user(facts):
+        other = _other_home(facts, path)
+        if other:
+            fix = _without_home(other)
+        elif other := _other_user(facts):
             fix = edited(*(line.partition(":")[0] for line in other)) + "    # no User="
         said = f"the service may not {event.fields.get('call', 'open')} {path}"
         yield Finding("error", said, (*signs.quotes([event]), *other, *_ways(facts, folder)), fix)

@@ -58,6 +58,16 @@ def memory_limit_below_need(signs: Signs, facts: Facts, service: Service | None 
     if 0 < bytes_ < needs:
         said = f"the service may use {gib(bytes_)} of memory, {who} {gib(needs)}"
         yield Finding("warning", said, lines or (f"systemctl show: MemoryHigh={gib(bytes_)}",), fix)
+        return
+    for one in facts.slices or ():
+        most = min((n for n in (one.memory_max, one.memory_high) if n), default=0)
+        if 0 < most < needs:
+            said = f"all that runs in {one.name} may use {gib(most)} of memory together, {who} {gib(needs)}"
+            key = "MemoryMax" if most == one.memory_max else "MemoryHigh"
+            shown = f"systemctl show {one.name}: {key}={gib(most)}"
+            fix = f"sudo systemctl set-property {one.name} MemoryMax=infinity MemoryHigh=infinity"
+            yield Finding("warning", said, (shown,), fix)
+            return
 
 
 def _limits(facts: Facts, unit: str) -> tuple[tuple[str, ...], str]:
@@ -118,7 +128,7 @@ def cpu_quota_low(facts: Facts, unit_files: tuple[UnitFile, ...], service: Servi
         for file, one in in_force(unit_files, key)[-1:]:
             percent = re.fullmatch(r"(\d+(?:\.\d+)?)%", one.value.strip())
             cpus = float(percent[1]) / 100 if percent else float(_cpus(one.value) if key != "CPUQuota" else 0)
-            if not cpus or not (cpus < CORES or (cpus == 1 < host) or cpus * FEW <= host):
+            if not _few(cpus, host):
                 continue
             of = f" of {host}" if host else ""
             yield Finding(
@@ -130,6 +140,20 @@ def cpu_quota_low(facts: Facts, unit_files: tuple[UnitFile, ...], service: Servi
                 + f"    # no {key}="
                 + (", or 100% for each CPU that it may use" if percent else ""),
             )
+    for above in facts.slices or ():
+        if above.cpus is not None and _few(above.cpus, host):
+            share = f"{above.cpus:.0%} of one CPU" if above.cpus < CORES else f"{above.cpus:g} CPUs"
+            yield Finding(
+                "warning",
+                f"all that runs in {above.name} may use {share} together: everything the service does is slow",
+                (f"systemctl show {above.name}: CPUQuota={above.cpus:.0%}",),
+                f"sudo systemctl set-property {above.name} CPUQuota=    # or 100% for each CPU that it may use",
+            )
+
+
+def _few(cpus: float, host: int) -> bool:
+    """Whether that is hardly any of the host's CPUs; 0 of either is not known."""
+    return bool(cpus) and (cpus < CORES or (cpus == 1 < host) or cpus * FEW <= host)
 
 
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}

@@ -42,6 +42,13 @@ def _given_back(files: tuple[UnitFile, ...], folder: str, keys: tuple[str, ...])
     return any(_below(folder, path) for key in keys for _, _, path in _paths(files, key) if path.startswith("/"))
 
 
+def execution_forbidden(files: tuple[UnitFile, ...], program: str) -> list[tuple[UnitFile, Assignment]]:
+    """Lines of NoExecPaths= because of which the service may not execute that program."""
+    if _given_back(files, program, ("ExecPaths",)):
+        return []
+    return [(file, one) for file, one, path in _paths(files, "NoExecPaths") if _below(program, path)]
+
+
 @check(weight=61, explains=("service_home_read_only", *LOOP))
 def sandbox_makes_models_read_only(facts: Facts, service: Service, effective: Effective) -> Iterator[Finding]:
     """The unit's sandbox makes the models folder read-only for the service.

@@ -42,6 +42,7 @@ LISTS = {*STEPS["NAMESPACE"][2], "SupplementaryGroups", "LoadCredential", "SetCr
 _BY_STATUS = {f"{status}/{name}": name for name, (status, *_) in STEPS.items()}
 SILENT = "systemd does not answer"  # how the reason begins why units are not known
 UNFIT = ("notify", "notify-reload", "forking", "dbus", "oneshot")
+NEVER = ("0", "0s", "infinity")
 REFUSED = ("bad-setting", "error")
 # not of ExecStartPre= or ExecStartPost=, whose own program is what takes long
 _MAIN_START = re.compile(r"(?i)(?:^|: )start operation$")
@@ -187,6 +188,26 @@ def unit_type_unfit(
             (*lines, state if stuck else "", *signs.quotes(expired[-1:])),
             _editing(lines, unit) + "    # Type=simple",
         )
+
+
+@check(weight=90, explains=LOOP)
+def watchdog_ends_server(
+    signs: Signs = NO_SIGNS, service: Service | None = None, unit_files: tuple[UnitFile, ...] = ()
+) -> Iterator[Finding]:
+    """The unit's watchdog kills the server.
+
+    Why: with WatchdogSec= systemd waits for a sign of life that a program must send by itself, and Ollama sends none:
+    it is ended with SIGABRT after that time, whatever it does.
+    Seen: WatchdogSec= of the unit; "Watchdog timeout", or the result `watchdog`.
+    Do: take WatchdogSec= out.
+    """
+    bitten = [*signs.of("unit:watchdog"), *signs.matching("result 'watchdog'", kinds=("unit:failed",))]
+    set_ = [(file, one) for file, one in in_force(unit_files, "WatchdogSec")[-1:] if one.value.strip() not in NEVER]
+    lines = [stated(file, one) for file, one in set_]
+    if bitten or lines:
+        fix = _editing(lines, service.id if service else "ollama") + "    # no WatchdogSec="
+        said = "systemd ends the server for want of a sign of life, which Ollama never sends: WatchdogSec="
+        yield Finding("error" if bitten else "warning", said, (*lines, *signs.quotes(bitten)), fix)
 
 
 @check(weight=60, explains=(*LOOP, "models_in_two_dirs"))

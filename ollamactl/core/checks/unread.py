@@ -47,7 +47,7 @@ def settings_file_not_read(strays: tuple[Stray, ...], facts: Facts, service: Ser
     """
     files: dict[str, list[tuple[Stray, Setting]]] = {}
     for one, setting in _lost(strays, facts):
-        if one.kind != "shell" and not _copy(one.path, service):
+        if one.kind not in ("shell", "manager") and not _copy(one.path, service):
             files.setdefault(one.path, []).append((one, setting))
     for path, found in files.items():
         why, fix = _passed_over(path, found[0][0].kind, service)
@@ -218,7 +218,9 @@ def command_sets_own_value(
 
 
 @check(weight=57)
-def setting_lost_at_reboot(effective: Effective, service: Service) -> Iterator[Finding]:
+def setting_lost_at_reboot(
+    effective: Effective, service: Service, strays: tuple[Stray, ...] = ()
+) -> Iterator[Finding]:
     """A setting is there until the next boot only.
 
     Why: `systemctl edit --runtime` writes below /run, and `systemctl set-environment` into systemd's memory: both are
@@ -226,9 +228,12 @@ def setting_lost_at_reboot(effective: Effective, service: Service) -> Iterator[F
     Seen: where the effective value comes from.
     Do: write it into a drop-in: ollamactl apply does.
     """
+    kept = {(one.name, one.value) for one in strays if one.kind == "manager"}  # DefaultEnvironment= gives it again
     for name, v in effective.variables.items():
         runtime = v.origin.file.startswith("/run/systemd/system/")
         if v.value is None or settings.lookup(name) is None or not (runtime or v.origin.layer == "manager"):
+            continue
+        if not runtime and (name, v.value) in kept:
             continue
         if not name.startswith(("OLLAMA_", "LLAMA_ARG_")) or service.manager != "system":
             continue

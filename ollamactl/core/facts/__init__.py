@@ -22,6 +22,7 @@ from ollamactl.core.facts.service import (
     EnvFile,
     EnvFileEntry,
     Service,
+    Slice,
     Stray,
     UnitFile,
     UnitName,
@@ -69,6 +70,7 @@ __all__ = [
     "Runner",
     "Service",
     "Session",
+    "Slice",
     "Slot",
     "Start",
     "Stray",
@@ -103,6 +105,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     unit_files: tuple[UnitFile, ...] | None = None  # main unit, then drop-ins in systemd's order
     env_files: tuple[EnvFile, ...] | None = None
     manager_environment: dict[str, str] | None = None
+    required: tuple[UnitName, ...] | None = None  # units without which systemd does not start it
+    slices: tuple[Slice, ...] | None = None  # those with limits of their own that it runs in
     complaints: tuple[Complaint, ...] | None = None
     strays: tuple[Stray, ...] | None = None  # settings in files that the service does not read
     effective: Effective | None = None

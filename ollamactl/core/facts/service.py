@@ -19,6 +19,15 @@ class UnitName(Record, frozen=True, kw_only=True):
     environment: tuple[str, ...] = ()  # NAME=value of its Environment= lines
 
 
+class Slice(Record, frozen=True, kw_only=True):
+    """Limits of a slice, which hold for all that runs in it together; None for none. `cpus` is a number of CPUs."""
+
+    name: str
+    memory_max: int | None = None
+    memory_high: int | None = None
+    cpus: float | None = None
+
+
 class Service(Record, frozen=True, kw_only=True):
     """`systemctl show` of one unit, typed. Lists are in systemd's order."""
 
@@ -145,4 +154,4 @@ class Stray(Record, frozen=True, kw_only=True):
     path: str
     line: int = 0
     text: str = ""
-    kind: str  # unit (beside its drop-ins), user-unit, env-file, shell
+    kind: str  # unit (beside its drop-ins), user-unit, manager (DefaultEnvironment=), env-file, shell

@@ -5,7 +5,18 @@ once. A feed that can't know its fact raises `Unknown` with the reason. Importin
 for those of a Mac, which are imported there only.
 """
 
-from ollamactl.core.feeds import api, installs, log, machine, processes, service, strays, surroundings, user_units
+from ollamactl.core.feeds import (
+    api,
+    dependencies,
+    installs,
+    log,
+    machine,
+    processes,
+    service,
+    strays,
+    surroundings,
+    user_units,
+)
 from ollamactl.core.feeds.api import client_address
 from ollamactl.core.feeds.collector import FEEDS, Collector, Unknown
 from ollamactl.core.feeds.log import journal_args, log_sources
@@ -17,6 +28,7 @@ __all__ = [
     "Unknown",
     "api",
     "client_address",
+    "dependencies",
     "installs",
     "journal_args",
     "log",

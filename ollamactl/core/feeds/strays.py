@@ -13,6 +13,8 @@ from ollamactl.core.source import Missing, command, listing
 
 FOLDERS = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system", "/etc/systemd")
 USERS = ("/etc/systemd/user", "/root/.config/systemd/user", "/home/*/.config/systemd/user")
+MANAGER = ("/etc/systemd/system.conf", "/etc/systemd/system.conf.d/*.conf", "/usr/lib/systemd/system.conf.d/*.conf")
+KEYS = {"unit": "Environment", "user-unit": "Environment", "manager": "DefaultEnvironment"}
 ENVIRONMENT_FILES = (
     "/etc/default/ollama*", "/etc/sysconfig/ollama*", "/etc/ollama/*", "/etc/ollama.*", "/etc/ollama",
 )  # fmt: skip
@@ -39,6 +41,7 @@ def strays(c: Collector) -> tuple[Stray, ...]:
     groups: dict[str, list[str]] = {
         "unit": _named(c, [f"{folder}/{name}" for folder in FOLDERS for name in _near(has.id)]),
         "user-unit": _named(c, [f"{folder}/{_stem(has.id)}*.d/*" for folder in USERS]),
+        "manager": _named(c, MANAGER),
         "env-file": _named(c, ENVIRONMENT_FILES),
         "shell": [*SHELLS, *_named(c, SHELL_FOLDERS), *_named(c, [f"{h}/{n}" for h in HOMES for n in IN_HOME])],
     }  # fmt: skip
@@ -51,7 +54,7 @@ def strays(c: Collector) -> tuple[Stray, ...]:
         Stray(name=name, value=value, path=path, line=line, text=text, kind=kinds[path])
         for path, line, text in parse.lines(found.text)
         if path in kinds
-        for name, value in parse.assignments(text, in_unit="unit" in kinds[path])
+        for name, value in parse.assignments(text, only=KEYS.get(kinds[path], ""))
     )
 
 

@@ -144,10 +144,10 @@ def _blobs(c: Collector, folder: str) -> dict[str, PathState]:
     for name in names[:MANIFESTS]:
         manifest = c.read(file(name, limit=1 << 20))
         found[name] = _state(c, name)
-        if manifest.missing is not None or not manifest.body:
+        if manifest.missing is not None:
             continue
         try:
-            layers = msgspec.json.decode(manifest.body, type=_Manifest).layers
+            layers = msgspec.json.decode(manifest.body or b"", type=_Manifest).layers
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             found[name] = PathState(path=name, missing=Missing("unparsable", str(error)))
             continue

@@ -24,9 +24,10 @@ def lines(text: str) -> Iterator[tuple[str, int, str]]:
             yield found[1], int(found[2]), found[3]
 
 
-def assignments(line: str, *, in_unit: bool) -> list[tuple[str, str]]:
-    """What a line sets. `in_unit`: only by Environment= (a file's name may stand there, or a command)."""
-    if re.match(r"\s*[#;]", line) or (in_unit and not re.match(r"\s*Environment\s*=", line)):
+def assignments(line: str, *, only: str = "") -> list[tuple[str, str]]:
+    """What a line sets. `only`: by that key of a unit's or manager's file (a file's name may stand there too, or a
+    command)."""
+    if re.match(r"\s*[#;]", line) or (only and not re.match(rf"\s*{only}\s*=", line)):
         return []
     found = [*_ASSIGNED.finditer(line)] or [*_SET.finditer(line)]
     return [(one["name"], one["value"].strip("\"'")) for one in found]

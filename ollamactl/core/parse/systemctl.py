@@ -12,12 +12,13 @@ unit files tell the arguments apart.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import Literal
 
-from ollamactl.core.facts import Service
+from ollamactl.core.facts import Service, Slice
 from ollamactl.core.parse.quoting import split_shown, unescape_shell
 
 PROPERTIES = (
@@ -122,6 +123,18 @@ def parse_show(text: str, *, manager: Literal["system", "user"] = "system", chec
         can_reload=one("CanReload") == "yes",
         drop_in_dirs_checked=checked,
         manager=manager,
+    )
+
+
+def parse_slice(text: str) -> Slice:
+    """Id, MemoryMax, MemoryHigh and CPUQuotaPerSecUSec of one slice; what is unlimited is None."""
+    p = {name: values[-1] for name, values in parse_properties(text).items()}
+    quota = parse_span(p.get("CPUQuotaPerSecUSec", ""))
+    return Slice(
+        name=p.get("Id", ""),
+        memory_max=_int(p.get("MemoryMax", "")),
+        memory_high=_int(p.get("MemoryHigh", "")),
+        cpus=quota if quota is not None and not math.isinf(quota) else None,
     )
 
 

@@ -11,6 +11,7 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+REQUIRING = ("Requires", "BindsTo", "Requisite")  # of [Unit]: without what they name the unit is not started
 UNIT = _names("""
 After AllowIsolate AssertACPower AssertArchitecture AssertCPUFeature AssertCPUPressure AssertCPUs
 AssertCapability AssertControlGroupController AssertCredential AssertDirectoryNotEmpty AssertEnvironment

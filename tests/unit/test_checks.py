@@ -17,7 +17,7 @@ from ollamactl.core.parse.manager import KERNEL, ROWS
 from ollamactl.core.parse.messages import EVENTS
 from ollamactl.core.parse.phrases import PHRASES
 from ollamactl.core.paste.claim_rules import RULES
-from ollamactl.core.paste.claims import HALVED
+from ollamactl.core.paste.claims import GPU_WORKS, HALVED
 from ollamactl.core.paste.commands import KINDS
 from ollamactl.core.source import Missing
 
@@ -48,7 +48,7 @@ def test_every_check_says_what_it_is(check: base.Check) -> None:
 
 
 def test_every_sign_that_a_check_asks_for_can_be_said() -> None:
-    said = {e.kind for e in EVENTS} | {p.kind for p in PHRASES} | {r.kind for r in RULES} | ELSEWHERE | {HALVED}
+    said = {e.kind for e in EVENTS} | {p.kind for p in PHRASES} | {r.kind for r in RULES} | ELSEWHERE | {HALVED, GPU_WORKS}
     said |= KINDS | {f"unit:{r.kind}" for r in ROWS} | {f"kernel:{r.kind}" for r in (*KERNEL, *ROWS)}
     asked = set()
     for path in SOURCES:

@@ -102,7 +102,7 @@ ROWS: dict[str, Row] = {
     "a name for an address": ("bind_refused", CLIENT.format("listen tcp: lookup gpu-box: no such host"), CLIENT.format("dial tcp: lookup gpu-box: no such host")),
     "noexec, in one process": ("tmp_noexec", served("0.1.29").say("Failed to load dynamic library /tmp/ollama1/cpu_avx2/libext_server.so  Unable to load dynamic library: Unable to load dynamic server library: /tmp/ollama1/cpu_avx2/libext_server.so: failed to map segment from shared object", "WARN").text(),
                                served("0.1.29").say("Failed to load dynamic library /tmp/ollama1/cpu_avx2/libext_server.so", "WARN").text()),
-    "a watchdog": ("service_restart_loop", SYSTEMD.format("Watchdog timeout (limit 30s)!") + SYSTEMD.format("Failed with result 'watchdog'."), SYSTEMD.format("Deactivated successfully.")),
+    "a watchdog": ("watchdog_ends_server", SYSTEMD.format("Watchdog timeout (limit 30s)!") + SYSTEMD.format("Failed with result 'watchdog'."), SYSTEMD.format("Deactivated successfully.")),
     "a client that started the app": ("server_not_reachable", CLIENT.format("timed out waiting for server to start"), CLIENT.format("timed out waiting for llama runner to start: ")),
     "a name server that fails": ("proxy_not_in_service", CLIENT.format('pull model manifest: Get "https://registry.ollama.ai/v2/library/x/manifests/1": dial tcp: lookup registry.ollama.ai on 127.0.0.53:53: server misbehaving'), CLIENT.format("pull model manifest: file does not exist")),
     "no GPU for a container": ("no_gpu_found", 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n', "docker: Error response from daemon: No such container: ollama.\n"),

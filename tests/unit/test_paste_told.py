@@ -530,6 +530,98 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "container_lost_gpu_cgroup",
         "The pod works for hours and days",
     ),
+    "two programs on one card": (
+        "Three model servers share one 12 GB card: Ollama answers with 3 tok/s, alone with 35 tok/s.",
+        "vram_used_by_other_process",
+        "Three model servers on three cards: Ollama answers with 35 tok/s.",
+    ),
+    "slots that fill the card": (
+        "With NUM_PARALLEL=8 it is slow and a CPU thread is busy; with 0 all layers are on the GPU.",
+        "partial_offload",
+        "With NUM_PARALLEL=8 and with 0 all layers are on the GPU.",
+    ),
+    "a request that nobody begins": (
+        "The request is accepted, nothing is logged for ten minutes, then 500 at 9m59s",
+        "request_never_reaches_slot",
+        "The request is accepted and logged a minute later",
+    ),
+    "a system of images": (
+        "Bazzite: the service is in a restart loop after install.sh.",
+        "service_home_read_only",
+        "Bazzite: the service runs since install.sh.",
+    ),
+    "a limit and no answer": (
+        "Drop-in with NUM_PARALLEL=8 and MemoryMax=400M: curl gets HTTP 000, with 1536M a 500.",
+        "memory_limit_below_need",
+        "Drop-in with NUM_PARALLEL=8 and MemoryMax=40G: curl gets HTTP 200.",
+    ),
+    "an extension without a call": (
+        "The browser extension shows nothing and the server sees no call.",
+        "origin_not_allowed_403",
+        "The browser extension shows the answer and the server sees the call.",
+    ),
+    "a cache type on an old card": (
+        "OLLAMA_KV_CACHE_TYPE=q8_0 has no effect on a K80.",
+        "kv_type_without_flash_attention",
+        "OLLAMA_KV_CACHE_TYPE=q8_0 halves the cache on a 3090.",
+    ),
+    "a program that is there": (
+        "The unit restarts for ever although /usr/local/bin/ollama exists and runs by hand.",
+        "execstart_203_exec",
+        "The unit runs, and /usr/local/bin/ollama exists and runs by hand.",
+    ),
+    "for ever in the request too": (
+        "KEEP_ALIVE=-1 in the unit and keep_alive=-1 in the request, and still unloaded after five minutes.",
+        "keep_alive_does_not_pin",
+        "KEEP_ALIVE=-1 in the unit and keep_alive=-1 in the request, and still there after a day.",
+    ),
+    "fewer tokens than the prompt": (
+        "A prompt of 160,689 tokens with num_ctx 32768: prompt_eval_count is 16387.",
+        "prompt_truncated",
+        "A prompt of 12,689 tokens with num_ctx 32768: prompt_eval_count is 12689.",
+    ),
+    "a prompt and its window": (
+        "num_ctx is 8192, the document has 58,210 tokens",
+        "prompt_truncated",
+        "num_ctx is 65536, the document has 58,210 tokens",
+    ),
+    "a card that is too old": (
+        "RX 580: the log says the GPU is too old; several drivers were tried",
+        "gpu_not_supported_by_backend",
+        "RX 7900: the log says the GPU is found; several drivers were tried",
+    ),
+    "an idle integrated GPU": (
+        "Radeon 780M (gfx1103): the GPU is idle, 1 tok/s, always the CPU.",
+        "igpu_dropped",
+        "Radeon 780M (gfx1103): the GPU is busy, 20 tok/s.",
+    ),
+    "a card that worked": (
+        "The rocm image no longer works with the RX 5700, which worked up to 0.1.27.",
+        "gpu_not_supported_by_backend",
+        "The rocm image works with the RX 5700.",
+    ),
+    "an override of another card": (
+        "HSA_OVERRIDE_GFX_VERSION=10.3.0 was there as a system variable from an older card; without it all is well",
+        "gfx_override",
+        "HSA_OVERRIDE_GFX_VERSION=10.3.0 is set for this card",
+    ),
+    "an override that is taken away": (
+        "After removing HSA_OVERRIDE_GFX_VERSION the GPU works.",
+        "gfx_override",
+        "After setting HSA_OVERRIDE_GFX_VERSION the GPU works.",
+    ),
+    "a pinned model that goes": (
+        "Loading a second model makes the first, which is pinned with keep_alive -1, gone from memory.",
+        "models_evict_each_other",
+        "Loading a second model leaves the first, which is pinned with keep_alive -1, in memory.",
+    ),
+    "the other is gone": (
+        "Either model works, but when one is loaded the other is gone.",
+        "models_evict_each_other",
+        "Either model works, and when one is loaded the other stays.",
+    ),
+    "no number of slots": ("What does OLLAMA_NUM_PARALLEL=0 mean?", "parallel_auto_value_unknown", "What does OLLAMA_NUM_PARALLEL=4 mean?"),
+    "a name of former days": ("OLLAMA_MAX_VRAM=24000 is set as a cap", "unknown_ollama_variable", "OLLAMA_GPU_OVERHEAD=24000 is set as a reserve"),
     "a unit that systemd does not take": (
         "Failed to start ollama.service: Unit ollama.service has a bad unit file setting.",
         "unit_refused",
@@ -656,6 +748,9 @@ def test_the_like_of_it_without_the_fault_is_quiet(kind: str) -> None:
 
 # questions, and what people say of a host on which all is well
 QUIET = [
+    "DGX Spark: 'skipping CUDA device' at each start, yet the GPU works.",
+    "key not found: is something missing in the models folder?",
+    "The prompt has 9,120 tokens and the answer 300.",
     "A keep_alive of 0 means that the model goes at once, -1 means that it stays.",
     "The docs say: systemctl edit ollama, then Environment=OLLAMA_HOST=0.0.0.0 below [Service], then a restart.",
     "Proposal: requests that wait should be served one after another by their age.",

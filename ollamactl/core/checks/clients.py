@@ -32,13 +32,21 @@ def request_running_invisible_in_log(start: Start, facts: Facts) -> Iterator[Fin
 
 
 @check(weight=60)
-def request_never_reaches_slot(start: Start, release: tuple[int, ...], signs: Signs) -> Iterator[Finding]:
+def request_never_reaches_slot(
+    signs: Signs, release: tuple[int, ...] = (), start: Start | None = None
+) -> Iterator[Finding]:
     """A request was accepted and never given to a runner.
 
     Why: it hung in the server before a slot was launched; the error is the client's time-out.
     Seen: a long failed request, and no line of a slot meanwhile, though this release prints one for each.
     Do: restart the server; upgrade.
     """
+    fix = "sudo systemctl restart ollama    # and upgrade"
+    if signs.has("never_begun"):
+        yield Finding("warning", "a request never reached a slot", signs.lines("never_begun"), fix)
+        return
+    if start is None:
+        return
     long = [
         r for r in start.failed if r.status in (499, 500) and r.seconds >= 120 and is_work(r.path) and r.at is not None
     ]
@@ -60,7 +68,7 @@ def request_never_reaches_slot(start: Start, release: tuple[int, ...], signs: Si
                 "warning",
                 f"a request of {seconds(request.seconds)} never reached a slot",
                 shown([request]),
-                "sudo systemctl restart ollama    # and upgrade",
+                fix,
             )
             return
 
@@ -210,6 +218,7 @@ def origin_not_allowed_403(signs: Signs = NO_SIGNS, start: Start | None = None) 
     lines = signs.lines("forbidden_origin")
     if not lines and signs.has("status_403") and signs.has("browser_origin"):
         lines = signs.lines("status_403", "browser_origin")
+    lines = lines or signs.lines("origin_silent")
     if refused or lines:
         count = sum(r.count for r in refused)
         said = (

@@ -114,11 +114,14 @@ def execstart_203_exec(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
                 else _made_executable(program, why),
             )
             return
-    if status and not found:
+    told = signs.of("program_refused")
+    if (status or told) and not found:
         yield Finding(
-            "error",
-            "systemd cannot execute the program of ExecStart=: 203/EXEC",
-            signs.quotes(status),
+            "error" if status else "warning",
+            "systemd cannot execute the program of ExecStart=: 203/EXEC"
+            if status
+            else "the program is there and the unit does not start it: ExecStart= names something else",
+            signs.quotes(status or told),
             "systemctl cat ollama | grep ExecStart; command -v ollama",
         )
 

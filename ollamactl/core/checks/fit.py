@@ -184,7 +184,7 @@ def below_minimum_vram_for_any_layer(signs: Signs) -> Iterator[Finding]:
     for event, n in estimates(signs)[-1:]:
         have = n.get("memory.available", n.get("available", 0))
         full = n.get("memory.required.full", n.get("required.full", 0))
-        kv = n.get("memory.required.kv", n.get("required.kv", 0))
+        kv = n.get("memory.required.kv", n.get("required.kv", n.get("kv", 0)))
         graph = n.get("memory.graph.full", n.get("graph.full", 0))
         fits = full < have and graph < n.get("memory.available.most", n.get("available.most", have))
         if n.get("layers.offload") == 0 and full > 0 and fits and kv < full * 0.4:

@@ -132,6 +132,12 @@ def _without_home(given: tuple[str, ...]) -> str:
     return edited(given[0].partition(":")[0]) + "    # no HOME=: systemd sets the one of the service's user"
 
 
+HOME_IN_VAR = (
+    "sudo install -d -o ollama -g ollama /var/lib/ollama && sudo usermod -d /var/lib/ollama ollama "
+    "&& sudo systemctl restart ollama"
+)
+
+
 @check(weight=89, explains=("service_restart_loop", "models_dir_no_access"))
 def service_home_read_only(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """The home of the service's user lies on a read-only file system.
@@ -146,8 +152,15 @@ def service_home_read_only(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fi
             "error",
             f"{path} is on a read-only file system",
             signs.quotes([event]),
-            "sudo install -d -o ollama -g ollama /var/lib/ollama && sudo usermod -d /var/lib/ollama ollama "
-            "&& sudo systemctl restart ollama",
+            HOME_IN_VAR,
+        )
+        return
+    if signs.has("image_based_system"):
+        yield Finding(
+            "error",
+            "the home of the service's user lies on the read-only /usr of an image-based system",
+            signs.lines("image_based_system"),
+            HOME_IN_VAR,
         )
         return
     for path, state in (facts.paths or {}).items():

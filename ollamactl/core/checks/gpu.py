@@ -200,7 +200,7 @@ def gpu_not_supported_by_backend(
     hard = [e for e in events if e.kind != "device_skipped"]
     if value_of(start, given, "HSA_OVERRIDE_GFX_VERSION") and (signs.has("gfx_override") or not hard):
         return
-    if (hard or skipped) and not used(signs, start):
+    if (hard or (skipped and not signs.has("gpu_works_told"))) and not used(signs, start):
         yield Finding(
             "error" if hard else "warning",
             "this release has no code for the GPU",

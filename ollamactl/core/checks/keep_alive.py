@@ -46,7 +46,7 @@ def client_overrides_keep_alive(
             'set keep_alive in the client: "keep_alive": -1',
         )
         return
-    if signs.has("keep_alive_reset"):
+    if signs.has("keep_alive_reset") and not signs.has("asked_for_ever"):
         yield Finding(
             "warning",
             "a request without keep_alive, or with its own, sets the model's time anew",

@@ -44,7 +44,7 @@ def memory_limit_below_need(signs: Signs, facts: Facts, service: Service | None 
     killed = signs.of("runner_killed", "unit:oom_killed", "kernel:oom_killed") + signs.matching(
         "oom-kill", kinds=("unit:failed",)
     )
-    need = signs.of("ram_too_small") + signs.of(*OOM)
+    need = signs.of("ram_too_small", "limit_too_low") + signs.of(*OOM)
     if memcg or (lines and (killed or need)):
         yield Finding(
             "error",

@@ -294,12 +294,12 @@ def keep_alive_does_not_pin(
     elif (
         signs.has("keep_alive_expected")
         and signs.has("until_soon", "unloaded_anyway")
-        and not signs.has("keep_alive_reset")
+        and (signs.has("asked_for_ever") or not signs.has("keep_alive_reset"))
     ):
         yield Finding(
             "warning",
             "keep_alive -1 is not in force for that model",
-            signs.lines("keep_alive_expected", "until_soon", "unloaded_anyway"),
+            signs.lines("keep_alive_expected", "until_soon", "unloaded_anyway", "asked_for_ever"),
             "sudo ollamactl apply --keep-alive -1; ollamactl verify",
             weight=44,
         )

@@ -67,6 +67,9 @@ def unknown_ollama_variable(
             explains: tuple[str, ...] = ("config_newer_than_process",) if signs.has("config_only_future") else ()
             explains += OF_CONTEXT if near == "OLLAMA_CONTEXT_LENGTH" else ()  # the default context runs in its place
             yield Finding("warning", said, (f"{one.place}: {one.name}={one.value}",), fix, explains=explains)
+        elif not release and setting.until and one.scope == "told":
+            said = f"{one.name} is known until {setting.until} only; later releases ignore it"
+            yield Finding("info", said, (one.place,), f"take {one.name} out", weight=50)
         elif release and not settings.known_in(setting, ".".join(map(str, release))):
             span = f"until {setting.until}" if setting.until else f"since {setting.since}"
             if (setting.until and release >= settings.version(setting.until)) or not setting.until:

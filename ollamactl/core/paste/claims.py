@@ -23,11 +23,27 @@ _JOURNAL = re.compile(r"\w{3} +\d+ [\d:]{8} |\d{4}-\d\d-\d\dT")
 _NAME = re.compile(rf"\b(?:OLLAMA|HSA|CUDA|ROCR|HIP|GGML|LLAMA)_[A-Z_\d]+|\b(?:{NAMES})\b")
 _GAP = re.compile(r"(?<![.!?])  ")  # between columns; some type two blanks after a sentence
 _READ_TOKENS = re.compile(r"\bprompt[_ ](?:eval[_ ])?(?:count|tokens)\b", re.I)
+_READ = re.compile(r"\bprompt[_ ](?:eval[_ ])?(?:count|tokens)\b\D{0,14}(\d[\d,]{2,8})", re.I)
+_PROMPT = re.compile(
+    r"\b(?:prompt|input|text|document|transcript|conversation|file)s?\b[^.;\d]{0,24}\b(\d[\d,]{2,8})\+? ?k? ?tokens?\b"
+    r"|\b(\d[\d,]{2,8})[- ]tokens? (?:long )?(?:prompt|input|text|document|transcript|conversation)\b", re.I
+)
+_WINDOW = re.compile(r"\b(?:num_ctx|n_ctx|context(?:[ _](?:length|size|window))?|window)\b[^.;\d]{0,8}(\d[\d,]{2,8}\b)(?! ?tokens? (?:long )?prompt)", re.I)
 _COUNT = re.compile(r"(?<![\d.,])\d{4,6}(?![\d.,]*\d)")
+# taken away, and then it worked: what was set was the cause
+_FREED = re.compile(
+    r"\b(?:remov|unset|delet|clear|drop|comment)\w*\b[^.;]{0,60}\b(?:GPU|card|it|all|that)\b[^.;]{0,16}\b(?:works?|worked|used|found|fine|detected)\b"
+    r"|\bworks? (?:again )?(?:without|after (?:removing|unsetting|deleting)|once)\b", re.I
+)
 _TOOK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?s(?:ec\w*)?\b")
 _AT_ONCE = re.compile(r"\bat once\b|\bat the same (?:time|moment)\b|\bparallel\b|\bconcurrent\w*|\bsimultaneous\w*|\btogether\b", re.I)
 IN_TURN = "answers_in_turn"
 HALVED = "read_like_half"  # what a count says, no rule
+CUT = "truncation_told"
+GPU_WORKS = "gpu_works_told"
+# what does harm where it is left from former days
+HARMFUL = {"HSA_OVERRIDE_GFX_VERSION": "gfx_override_told", "HTTP_PROXY": "http_proxy_told", "HTTPS_PROXY": "http_proxy_told"}
+_WORKS = re.compile(r"\b(?:GPU|card) (?:works|is used|is found)\b", re.I)
 LONG = 500  # characters of a sentence
 
 
@@ -50,8 +66,12 @@ class _Reader:
 def find(sentence: str) -> list[tuple[str, dict[str, str]]]:
     """The kinds that a sentence says, each once, with the setting that it names, if it does."""
     text = sentence[:LONG]
-    if not _is_sentence(text) or _WELL.search(text):
+    if not _is_sentence(text):
         return []
+    if _FREED.search(text) and (kind := next((k for name, k in HARMFUL.items() if name in text), "")):
+        return [(kind, {})]
+    if _WELL.search(text):
+        return [(GPU_WORKS, {})] if _WORKS.search(text) else []
     says = _Reader(text).says
     found: list[str] = []
     for rule in RULES:
@@ -59,6 +79,8 @@ def find(sentence: str) -> list[tuple[str, dict[str, str]]]:
             found.append(rule.kind)
     if "prompt_half" not in found and _halved(text):
         found.append(HALVED)
+    if CUT not in found and _shortened(text):
+        found.append(CUT)
     if IN_TURN not in found and _stepwise(text):
         found.append(IN_TURN)
     name = _NAME.search(text)
@@ -72,6 +94,21 @@ def _halved(text: str) -> bool:
         return False
     counts = (int(number) for number in _COUNT.findall(text))
     return any(2 <= count - (1 << (count.bit_length() - 1)) <= 8 for count in counts)
+
+
+def _shortened(text: str) -> bool:
+    """Whether a prompt has more tokens than its window, or than were read of it."""
+    prompt, read, window = (pattern.search(text) for pattern in (_PROMPT, _READ, _WINDOW))
+    if prompt is None:
+        return False
+    has = _number(prompt[1] or prompt[2])
+    if read is not None and read.start(1) != prompt.start(1):
+        return 0 < _number(read[1]) < 0.9 * has
+    return window is not None and window.start(1) not in (prompt.start(1), prompt.start(2)) and 0 < _number(window[1]) < has
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", "") or 0)
 
 
 def _stepwise(text: str) -> bool:

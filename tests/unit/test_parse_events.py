@@ -13,6 +13,7 @@ from tests.unit.logs import lines
 
 # a line for each row whose needle alone doesn't make one
 EXAMPLES = {
+    " does not support ": "Error: llama3 does not support tools",
     "input truncated": '{"function":"update_slots","level":"INFO","msg":"input truncated","n_ctx":2048,"n_keep":4}',
     "slot launch_slot_": "slot launch_slot_: id  3 | task 17 | processing task, is_child = 0",
     "truncated = 1": "slot      release: id  3 | task 0 | stop processing: n_tokens = 8191, truncated = 1",

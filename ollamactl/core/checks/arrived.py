@@ -132,18 +132,25 @@ def env_not_in_server_config(facts: Facts, start: Start | None = None, signs: Si
         setting = settings.lookup(one.name)
         if setting is None or one.name not in config or _runs_with(one, start) or _is_trial(one, named, start):
             continue
-        if setting.read(one.value, start.version).problem:
+        if setting.read(one.value, start.version).problem or _unprinted(one.name, config):
             continue
         said = f"{one.name}={one.value} was set, the server runs with {config[one.name] or '(empty)'}"
         evidence = (f"{one.where}:{one.line}: {one.text}", configured(start, one.name))
         yield Finding("warning", said, evidence, f"sudo ollamactl apply {settings.option(setting)} {one.value}")
     for event in signs.of("stays_unset"):
         name = event.fields.get("name", "")
+        if _unprinted(name, config):
+            continue
         cut = [e for e in signs.of("config_cut") if re.search(rf"\b{name}:(?:0|false)?[ \]]", e.text)]
         if cut or (name in config and config[name] in ("", "0", "0s", "false")):
             said = f"{name} was set, the server runs with {config.get(name) or '(empty)'}"
             fix = f"sudo ollamactl apply --set {name}=VALUE    # and proves that it arrived"
             yield Finding("warning", said, (*signs.quotes([event, *cut]), configured(start, name)), fix)
+
+
+def _unprinted(name: str, config: dict[str, str]) -> bool:
+    """Whether that is the address, which some releases of 0.1 print empty whatever it is."""
+    return name == "OLLAMA_HOST" and config.get(name) == ""
 
 
 def _runs_with(told: ToldVariable, start: Start) -> bool:

@@ -139,11 +139,12 @@ def context_multiplied_by_parallel(
                     signs.lines("kv_size_times", "alloc_failed"),
                     "sudo ollamactl apply --parallel 2",
                 )
-        elif signs.has("context_times_slots"):
-            tight = signs.has("kv_too_large", "out_of_memory", "alloc_failed", "cpu_instead")
+        elif signs.has("context_times_slots", "slots_fill_memory"):
+            tight = signs.has("kv_too_large", "out_of_memory", "alloc_failed", "cpu_instead", "slots_fill_memory")
             said = "each slot has a context of its own: the cache is context × OLLAMA_NUM_PARALLEL"
             fix = "sudo ollamactl plan --parallel 1,2,4"
-            yield Finding("warning" if tight else "info", said, signs.lines("context_times_slots"), fix)
+            lines = signs.lines("context_times_slots", "slots_fill_memory")
+            yield Finding("warning" if tight else "info", said, lines, fix)
         return
     load = loads[-1]
     slots, total = load.slots or 1, load.context_total or 0

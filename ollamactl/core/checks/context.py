@@ -120,7 +120,7 @@ def _of_too_long(events: list[LogEvent], start: Start | None) -> str:
 
 
 @check(weight=30, explains=("num_ctx_differs_from_declared",))
-def num_ctx_capped_to_trained_context(signs: Signs) -> Iterator[Finding]:
+def num_ctx_capped_to_trained_context(signs: Signs, facts: Facts) -> Iterator[Finding]:
     """A context was asked for that is longer than the model was trained for.
 
     Why: since 0.9.3 it is clipped to the length that the model's file states.
@@ -131,6 +131,19 @@ def num_ctx_capped_to_trained_context(signs: Signs) -> Iterator[Finding]:
     if not events and signs.has("above_training"):
         said = "a longer context was asked for than the model was trained for: it is clipped"
         yield Finding("info", said, signs.lines("above_training"), "ollama show MODEL    # its context length")
+    own = signs.of("num_ctx_in_modelfile")
+    shown = [int(e.fields["tokens"]) for e in signs.of("ps_context")] + [m.context or 0 for m in facts.loaded or ()]
+    if own and not events and not signs.has("above_training") and shown and max(shown) > 4096:
+        own_length = int(own[-1].fields["tokens"])
+        if own_length > max(shown):
+            yield Finding(
+                "info",
+                f"the model's own num_ctx is {own_length:,}, it runs with {max(shown):,}: most likely all that it was "
+                "trained for",
+                (*signs.lines("num_ctx_in_modelfile", most=1), *signs.lines("ps_context", most=1)),
+                "ollama show MODEL | grep 'context length'",
+                explains=("env_set_in_shell_not_service",),
+            )
     if events:
         one = events[-1].fields
         asked, trained = one.get("num_ctx", "?"), one.get("n_ctx_train", "?")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ollamactl.core.checks.base import Finding, check, gib
 from ollamactl.core.checks.fit import FOR_CPU
 from ollamactl.core.checks.gpu import cpu_only, gpus_of, named, previous, used, value_of
+from ollamactl.core.checks.nvidia import not_loaded
 from ollamactl.core.facts import Facts, Gpu, Load, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 
@@ -61,6 +62,10 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     elif signs.has("cpu_backend_only") and start is not None and not start.computes and not used(signs, start):
         said = "a runner has loaded the backend of the CPU and no other"
         yield Finding("info", said, signs.lines("cpu_backend_only", most=1), "nvidia-smi || rocminfo", weight=12)
+    elif (unloaded := not_loaded(signs)) and not used(signs, start):
+        said = "the library of the NVIDIA driver finds no loaded driver: models run on the CPU"
+        fix = "nvidia-smi; sudo modprobe nvidia    # then: sudo systemctl restart ollama"
+        yield Finding("warning", said, signs.quotes(unloaded), fix)
     elif not gpus_of(start) and signs.has("installed_without_gpu"):
         said = "the installer found no GPU that Ollama knows: models run on the CPU"
         yield Finding("info", said, signs.lines("installed_without_gpu"), "lspci | grep -iE 'vga|3d|display'")

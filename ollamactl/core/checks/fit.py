@@ -158,6 +158,16 @@ def kv_cache_exceeds_vram(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fin
                 fix,
             )
             return
+    if signs.has("metal_full") and signs.has("gpu_error", "assertion_failed", "runner_terminated", "load_failed"):
+        sizes: dict[str, float] = {}
+        for event in signs.of("metal_buffer"):
+            name = event.fields["name"]
+            sizes[name] = max(sizes.get(name, 0), float(event.fields["mib"]) * (1 << 20))
+        if sizes.get("kv", 0) > 0.6 * sizes.get("data", 0) > 0:
+            said = f"a KV cache of {gib(int(sizes['kv']))} beside {gib(int(sizes['data']))} of weights"
+            lines = signs.quotes([*signs.of("metal_buffer"), *signs.of("metal_full")[-1:]])
+            yield Finding("error", f"{said} is more than Metal may use", lines, fix)
+            return
     long = [m for m in facts.loaded or () if m.context and m.context > 32768 and m.size_vram < m.size * 0.9]
     if long:
         yield Finding(

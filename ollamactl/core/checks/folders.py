@@ -362,8 +362,16 @@ def _used(facts: Facts) -> str:
     return values[0] or f"{values[1].rstrip('/') or '/usr/share/ollama'}/.ollama/models"
 
 
+def _folders_given(given: tuple[Given, ...]) -> list[Given]:
+    """OLLAMA_MODELS as somebody set it for his own programs."""
+    own = ("windows", "env", "shell", "launchctl")
+    return [g for g in given if g.name == "OLLAMA_MODELS" and g.scope in own]
+
+
 @check(weight=62, explains=("server_not_reachable", "model_not_pulled"))
-def models_in_two_dirs(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+def models_in_two_dirs(
+    facts: Facts, signs: Signs = NO_SIGNS, given: tuple[Given, ...] = ()
+) -> Iterator[Finding]:
     """Models lie in two folders, of which the server sees one.
 
     Why: a server started by hand keeps its models in the user's home, the service in its own.
@@ -386,10 +394,21 @@ def models_in_two_dirs(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Findin
             f"sudo cp -rn {other}/. {own.removesuffix('manifests')} && sudo chown -R ollama: "
             f"{own.removesuffix('/manifests')}",
         )
+    elif signs.has("nothing_listed") and (elsewhere := _folders_given(given)):
+        log = r"findstr OLLAMA_MODELS %LOCALAPPDATA%\Ollama\server.log"
+        if elsewhere[-1].scope != "windows":
+            log = "journalctl -u ollama | grep 'server config' | tail -1"
+        yield Finding(
+            "warning",
+            f"nothing is listed though OLLAMA_MODELS={elsewhere[-1].value} is set: the server runs with another",
+            (elsewhere[-1].place, *signs.lines("nothing_listed")),
+            f"{log}    # what it runs with; the desktop app has a setting of its own",
+        )
     elif signs.has("models_gone", "lists_differ") and not (signs.has("remote_client") and signs.has("not_allowed")):
         yield Finding(
             "warning",
             "models that were pulled are not listed: the server looks in another folder",
             signs.lines("models_gone", "lists_differ"),
             "sudo find / -type d -path '*/.ollama/models/manifests' 2>/dev/null",
+            explains=() if any(g.name == "OLLAMA_MODELS" for g in given) else ("env_set_in_shell_not_service",),
         )

@@ -137,6 +137,13 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
             signs.lines("gpu_libraries_incompatible"),
             "ls /usr/local/lib/ollama /usr/lib/ollama; curl -fsSL https://ollama.com/install.sh | sh",
         )
+    elif signs.has("gpu_libraries_gone") and not used(signs, start) and signs.has("cpu_instead", "no_compatible_gpu"):
+        yield Finding(
+            "error",
+            "the folder with the libraries for GPUs is not there: only the program was installed",
+            signs.lines("gpu_libraries_gone"),
+            "curl -fsSL https://ollama.com/install.sh | sh",
+        )
     elif signs.has("gpu_libraries_absent") and not used(signs, start):
         yield Finding(
             "error",
@@ -207,6 +214,13 @@ def gpu_not_supported_by_backend(
             signs.quotes(events),
             "sudo ollamactl apply --set OLLAMA_VULKAN=1    # or another release",
         )
+    elif signs.has("mac_with_radeon") and signs.has("cpu_instead") and not used(signs, start):
+        yield Finding(
+            "warning",
+            "a Mac with an Intel processor computes on it: Ollama uses Metal on Apple silicon only",
+            signs.lines("mac_with_radeon", "cpu_instead"),
+            "ollama ps    # PROCESSOR; a smaller model is quicker there",
+        )
     elif mute := [e for e in hard if re.search(NO_CODE, e.text)]:
         yield Finding(
             "error", "the libraries have no code for the GPU", signs.quotes(mute), "ollama --version    # upgrade"
@@ -250,6 +264,7 @@ def cpu_lacks_avx(signs: Signs, release: tuple[int, ...] = ()) -> Iterator[Findi
     weight=40,
     explains=(
         "no_gpu_found",
+        "gpu_discovery_timeout",
         "discovery_ok_but_runner_cpu",
         "cuda_init_999",
         "runner_crash_on_load",
@@ -264,7 +279,7 @@ def gpu_error_in_kernel(signs: Signs) -> Iterator[Finding]:
     Seen: NVRM: Xid, "fallen off the bus", "RmInitAdapter failed", amdgpu: GPU reset.
     Do: look the code up; power, heat, PCIe, driver.
     """
-    found = signs.of("kernel:gpu_xid", "kernel:gpu_lost", "kernel:gpu_reset")
+    found = signs.of("kernel:gpu_xid", "kernel:gpu_lost", "kernel:gpu_reset") or signs.of("xid_told")
     if found:
         lost = any(e.kind == "kernel:gpu_lost" or "fallen off" in e.text for e in found)
         yield Finding(

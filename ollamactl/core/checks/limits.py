@@ -114,7 +114,12 @@ def _cpus(text: str) -> int:
 
 
 @check(weight=54, explains=("api_answers_nothing",))
-def cpu_quota_low(facts: Facts, unit_files: tuple[UnitFile, ...], service: Service) -> Iterator[Finding]:
+def cpu_quota_low(
+    facts: Facts,
+    unit_files: tuple[UnitFile, ...] = (),
+    service: Service | None = None,
+    signs: Signs = NO_SIGNS,
+) -> Iterator[Finding]:
     """The unit may use hardly any of the host's CPUs.
 
     Why: CPUQuota= below 100 % stops the server and its runners for a part of each tenth of a second, CPUAffinity= and
@@ -123,6 +128,12 @@ def cpu_quota_low(facts: Facts, unit_files: tuple[UnitFile, ...], service: Servi
     Seen: CPUQuota=, CPUAffinity= or AllowedCPUs= of the unit beside the host's CPUs.
     Do: take it out, or give it as many CPUs as it may use (100 % each).
     """
+    if told := _throttled(signs):
+        said = "the engine has more threads than CPUs that it may use: they are stopped and wait for one another"
+        fix = "a higher limit of CPUs, or PARAMETER num_thread with as many as it has"
+        yield Finding("warning", said, told, fix)
+    if service is None:
+        return
     host = facts.system.cpus if facts.system else 0
     for key in ("CPUQuota", "CPUAffinity", "AllowedCPUs"):
         for file, one in in_force(unit_files, key)[-1:]:
@@ -151,11 +162,25 @@ def cpu_quota_low(facts: Facts, unit_files: tuple[UnitFile, ...], service: Servi
             )
 
 
+def _throttled(signs: Signs) -> tuple[str, ...]:
+    """What tells that a limit of CPUs stops the engine's threads: the kernel's counts, or both numbers."""
+
+    def number(kind: str) -> float:
+        return next((float(v) for e in reversed(signs.of(kind)) for v in e.fields.values() if v), 0.0)
+
+    stopped, of = number("cpu_throttled"), number("cpu_periods")
+    threads, cpus = number("threads_told"), number("cpu_limit")
+    if (of and stopped >= OFTEN * of) or (cpus and threads > cpus + 1):
+        return signs.lines("cpu_throttled", "cpu_limit", "threads_told", most=4)
+    return ()
+
+
 def _few(cpus: float, host: int) -> bool:
     """Whether that is hardly any of the host's CPUs; 0 of either is not known."""
     return bool(cpus) and (cpus < CORES or (cpus == 1 < host) or cpus * FEW <= host)
 
 
+OFTEN = 0.1  # share of the kernel's periods in which the threads were stopped
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 # a limit -> what the server and its runners need at least, and what they cannot do below it
 LEAST: dict[str, tuple[int, str]] = {

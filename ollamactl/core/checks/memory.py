@@ -132,6 +132,13 @@ def ram_too_small(signs: Signs, facts: Facts, memory: HostMemory | None = None) 
         for e in signs.of("host_memory_projection")
         if (parse_size(e.fields.get("needed", "")) or 0) > (parse_size(e.fields.get("free", "")) or 1 << 62)
     ]
+    if not events and signs.has("load_failed", "runner_terminated", "runner_killed"):
+        events = [
+            e
+            for e in signs.of("estimate_told")
+            if "library=" not in e.text
+            and (parse_size(e.fields["needed"]) or 0) > (parse_size(e.fields["free"]) or 1 << 62)
+        ]
     if not events:
         return
     fields = events[-1].fields

@@ -19,7 +19,16 @@ NO_UVM = r"init failure: 304|cuInit err: 304|OS call failed or operation not sup
 KNOWN_CODES = ("35", "100", "18", "803", "804", "800", "304", "999")
 
 
-@check(weight=78, explains=(*CPU, "gpu_not_supported_by_backend", "runner_crash_on_load", "runner_killed"))
+@check(
+    weight=78,
+    explains=(
+        *CPU,
+        "gpu_not_supported_by_backend",
+        "package_without_gpu_libs",
+        "runner_crash_on_load",
+        "runner_killed",
+    ),
+)
 def nvidia_driver_too_old(
     signs: Signs,
     facts: Facts,
@@ -111,7 +120,9 @@ def _below(signs: Signs, start: Start | None) -> bool:
 
 
 @check(weight=86, explains=(*CPU, "nvidia_uvm_not_loaded", "container_lost_gpu_cgroup", "service_started_before_gpu"))
-def driver_library_mismatch(signs: Signs, drivers: tuple[GpuDriver, ...] = ()) -> Iterator[Finding]:
+def driver_library_mismatch(
+    signs: Signs, facts: Facts, drivers: tuple[GpuDriver, ...] = (), start: Start | None = None
+) -> Iterator[Finding]:
     """The NVIDIA library and the loaded kernel module are of different versions.
 
     Why: the driver was updated and the old module is still loaded.
@@ -127,6 +138,18 @@ def driver_library_mismatch(signs: Signs, drivers: tuple[GpuDriver, ...] = ()) -
             (*signs.lines("driver_mismatch", "kernel:driver_mismatch", "driver_updated"), told),
             "sudo systemctl stop ollama; sudo reboot",
         )
+    elif (mute := not_loaded(signs)) and not used(signs, start) and facts.told and facts.told.world == "wsl":
+        yield Finding(
+            "error",
+            "under WSL a driver library of Linux stands before the one of Windows, and finds no driver",
+            signs.quotes(mute),
+            "ls -l /usr/lib/wsl/lib/libnvidia-ml.so.1; dpkg -S libnvidia-ml.so    # take that package away",
+        )
+
+
+def not_loaded(signs: Signs) -> list[LogEvent]:
+    """Failures of NVML for want of a loaded driver: NVML_ERROR_DRIVER_NOT_LOADED is 9."""
+    return [e for e in signs.of("nvml_failed") if e.fields.get("code") == "9"]
 
 
 @check(weight=80, explains=(*CPU, "gpu_lost_after_suspend", "service_started_before_gpu", "container_lost_gpu_cgroup"))

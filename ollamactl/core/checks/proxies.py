@@ -66,12 +66,13 @@ def proxy_not_in_service(signs: Signs, given: tuple[Given, ...] = (), start: Sta
         or any(g.name.upper() == "HTTPS_PROXY" and g.scope in ("service", "process") for g in given)
     )
     failed = [e for e in signs.of("registry_unreached") if not _went_on(e, signs)]
-    if (signs.has("registry_timeout") or failed) and not has and not signs.has("http_plain_manifest"):
+    timed_out = [e for e in signs.of("registry_timeout") if not re.search(r"https?://[^\s\"/]*:11434\b", e.text)]
+    if (timed_out or failed) and not has and not signs.has("http_plain_manifest"):
         yield Finding(
             "error",
             "a pull cannot reach the registry"
             + (": the proxy is set in a shell, not for the service" if shell else ""),
-            (*signs.lines("registry_timeout"), *signs.quotes(failed[-2:]), *(g.place for g in shell[:1])),
+            (*signs.quotes(timed_out), *signs.quotes(failed[-2:]), *(g.place for g in shell[:1])),
             "sudo ollamactl apply --set HTTPS_PROXY=http://PROXY:3128",
         )
 

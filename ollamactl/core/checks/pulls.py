@@ -38,6 +38,9 @@ def pull_stalled(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
         said = f"a pull stalled {times(len(stalls), 'time')}" + (f" within {seconds(lasted)}" if lasted else "")
         said += " and did not end in this log"
         yield Finding("warning" if bad else "info", said, signs.quotes(stalls), AGAIN, weight=56 if bad else 8)
+    elif signs.has("pull_stalls"):
+        lines = signs.quotes([*signs.of("pull_stalls"), *signs.of("pull_part_failed")[-1:]])
+        yield Finding("warning", "a pull stalls: the line to the registry", lines, AGAIN)
 
 
 def _of_the_last_blob(signs: Signs) -> list[LogEvent]:

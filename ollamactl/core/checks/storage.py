@@ -189,7 +189,9 @@ def library_missing(signs: Signs) -> Iterator[Finding]:
 
 
 @check(weight=63)
-def service_key_not_readable(facts: Facts, service: Service) -> Iterator[Finding]:
+def service_key_not_readable(
+    facts: Facts, signs: Signs = NO_SIGNS, service: Service | None = None
+) -> Iterator[Finding]:
     """The service's user may not read its own key.
 
     Why: Ollama signs what it asks the registry with ~/.ollama/id_ed25519; one that root has made, or that was copied
@@ -197,6 +199,12 @@ def service_key_not_readable(facts: Facts, service: Service) -> Iterator[Finding
     Seen: owner and mode of the file.
     Do: give it to the service's user.
     """
+    user = service.user if service else "ollama"
+    if signs.has("key_empty"):
+        said = "the key that pulls are signed with holds nothing: each pull fails"
+        fix = f"sudo -u {user} rm ~{user}/.ollama/id_ed25519*    # a start makes a new one: restart Ollama"
+        yield Finding("error", said, signs.lines("key_empty"), fix)
+        return
     account = (facts.paths or {}).get("account")
     for path, state in (facts.paths or {}).items():
         if not path.endswith("/.ollama/id_ed25519") or state.missing is not None or account is None or not account.uid:
@@ -204,7 +212,7 @@ def service_key_not_readable(facts: Facts, service: Service) -> Iterator[Finding
         if not may_read(account, state):
             yield Finding(
                 "warning",
-                f"{service.user} may not read its key {path}: pulls fail",
+                f"{user} may not read its key {path}: pulls fail",
                 (f"stat {path}: mode {state.mode & 0o7777:04o}, owner {state.uid}:{state.gid}",),
-                f"sudo chown {service.user}: {path}*",
+                f"sudo chown {user}: {path}*",
             )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ollamactl.core import govalues, settings
 from ollamactl.core.checks.base import Finding, check, configured
-from ollamactl.core.facts import Start
+from ollamactl.core.facts import Facts, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 # Names of other programs, of the client library, of Docker images and of builds: not the server's, and no fault.
@@ -128,7 +128,8 @@ def invalid_value(
         if name == "OLLAMA_LLM_LIBRARY":
             said = f"this release has no library {value}: {name} is ignored"
             fix = f"sudo ollamactl apply --unset {name}"
-        yield Finding("warning", said, signs.quotes([event]), fix)
+        of_it = ("server_not_reachable", "client_server_version_mismatch") if name == "OLLAMA_HOST" else ()
+        yield Finding("warning", said, signs.quotes([event]), fix, explains=of_it)
     for one in given:
         setting = settings.lookup(one.name)
         if setting is None or one.name in told or setting.kind in ("bool", "text", "items", "origins"):
@@ -179,7 +180,9 @@ def _chooses_not(start: Start | None) -> bool:
         "models_dir_missing",
     ),
 )
-def placeholder_value_in_config(given: tuple[Given, ...], signs: Signs = NO_SIGNS) -> Iterator[Finding]:
+def placeholder_value_in_config(
+    facts: Facts, given: tuple[Given, ...], signs: Signs = NO_SIGNS
+) -> Iterator[Finding]:
     """A value was copied from an example and never replaced.
 
     Why: names such as proxy.example.com do not exist; what depends on them fails.
@@ -191,7 +194,10 @@ def placeholder_value_in_config(given: tuple[Given, ...], signs: Signs = NO_SIGN
         r"/path/to/|\bCHANGE_?ME\b|\bxxx+\b",
         re.I,
     )
+    masked = re.compile(r"xx|REDACTED|\*\*\*", re.I)  # by who shows it to others: no value of the host
     for one in given:
+        if facts.told is not None and masked.search(one.value):
+            continue
         if words.search(one.value) and (settings.lookup(one.name) or one.name.startswith("OLLAMA_")):
             if one.name in ("OLLAMA_ORIGINS", "OLLAMA_REMOTES", "NO_PROXY", "no_proxy"):
                 continue

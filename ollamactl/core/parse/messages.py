@@ -73,6 +73,9 @@ EVENTS: tuple[Event, ...] = (
     Event("gpu_memory", "gpu memory", keep=10),
     Event("memory_estimate", "offload", "msg", "0.5.12 – 0.12.10", keep=20),
     Event("memory_estimate", "offload to ", "prefix", "0.1.32 – 0.5.11", keep=20),
+    Event("metal_buffer", "ggml_metal_add_buffer: allocated '", "text", "up to 0.1.2x",
+          r"allocated '(?P<name>\w+)\s*' buffer, size = *(?P<mib>[\d.]+) MiB", 20),
+    Event("metal_full", "current allocated size is greater than the recommended max working set size", "text", keep=3),
     Event("no_layer_fits", "insufficient VRAM to load any model layers", "prefix", "DEBUG", keep=20),
     Event("no_layer_fits", "not enough vram available", "prefix", "up to 0.1.31", keep=20),
     Event("fits", "new model will fit in available", "prefix", "0.1.33 – 0.12.10", keep=10),
@@ -307,6 +310,9 @@ EVENTS: tuple[Event, ...] = (
     Event("gpu_error", "failed with status", "text", "Metal", r"command buffer (?P<buffer>\d+) failed", sure=False),
     Event("gpu_error", "Error Domain=MTL", "text", "Metal"),
     Event("template_missing", "model is missing tokenizer.chat_template", "prefix", "0.30 –", keep=3),
+    Event("capability_missing", " does not support ", "text", "of a request",
+          r"^Error: \"?(?P<model>[\w./:@+-]+)\"? does not support "
+          r"(?P<what>tools|thinking|chat|generate|completion|insert|embed\w*|vision)\b", sure=False),
     *NETWORK,
     *DEVICES,
 )  # fmt: skip

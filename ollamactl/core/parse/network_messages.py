@@ -19,6 +19,7 @@ NETWORK: tuple[Event, ...] = (
           sure=False),
     Event("registry_certificate", "x509: ", "text", "of a pull",
           r"https?://\S*(?:ollama|cloudflarestorage|hf\.co|huggingface)\S*.* x509: (?P<why>.{0,200})", 5, sure=False),
+    Event("key_empty", "ssh: no key found", "text", "of a pull"),
     Event("registry_reached", "downloading ", "prefix", "of a pull", r"(?P<parts>\d+) \S+ part\(s\)", 3, sure=False),
     Event("pull_stalled", " stalled; retrying", "text", "0.1.25 –",
           r"(?P<blob>[0-9a-f]{12}) part (?P<part>\d+) stalled", sure=False),

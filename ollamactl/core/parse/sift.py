@@ -29,7 +29,7 @@ _STEMS = re.compile(
     rb"|signal arrived|file exists|not a directory|not permitted|binary not|Not enough|too large"
     rb"|longer than|not loaded|access fault|GPU Hang|with status|device function|POST predict|quota"
     rb"|file not f|may not en|entire model|GPU offload|no longer supp|terminat|double free|prev_size"
-    rb"|stack smash|HSA_STATUS|UR_RESULT"
+    rb"|stack smash|HSA_STATUS|UR_RESULT|ssh: no key|does not support "
 )
 # What may be passed over without looking at the rest of the line: the chatter of a server at work and of a load.
 # In JSON a tab is `\t`. What begins so and says something all the same is excepted here. journalctl reads it too, as a

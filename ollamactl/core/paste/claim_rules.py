@@ -31,7 +31,7 @@ UNUSED = (
     r"(?:(?:\b|(?=n't))(?:not|n't|never|no longer|isn't|aren't|stops? being|refuses to be|ceases to be)\b[^.;]{0,24}\b(?:us(?:e|ed|es|ing|able)|found|find|detect\w*|seen?|visible|recogni[sz]\w*|accessible|available|discovered|picked up|supported|utili[sz]\w+|init\w+)\b"
     r"|\bunus(?:ed|able)\b|\binvisible\b|\bundetected\b|\bmissing\b|\blost\b|\bloses?\b|\bgone\b|\bignored\b|\bdisappear\w*|\bvanish\w*|\bno (?:compatible )?GPUs?\b)"
 )
-ON_CPU = r"(?:\bCPU[- ]only\b|\bonly (?:\w+ ){0,2}(?:on |the )*CPU\b|\b(?:on|to|uses?|using|into|runs on|falls? back to|fell back to|switch\w* to) (?:the )?CPU\b|\bCPU (?:is used|instead|at 100|busy)|\b100 ?% CPU\b|\bwholly (?:on|to) CPU\b|\b(?:always|just|purely) (?:the )?CPU\b|:\s*CPU\b(?!:)|,\s*CPU\b(?: after|\.|$))"
+ON_CPU = r"(?:\bCPU[- ]only\b|\bonly (?:\w+ ){0,2}(?:on |the )*CPU\b|\b(?:on|to|for|uses?|using|into|runs on|falls? back to|fell back to|switch\w* to) (?:the )?(?:CPU|processor)\b|\bCPU (?:is used|instead|at 100|busy)|\b100 ?% CPU\b|\bwholly (?:on|to) CPU\b|\b(?:always|just|purely) (?:the )?CPU\b|:\s*CPU\b(?!:)|,\s*CPU\b(?: after|\.|$))"
 NO_EFFECT = r"(?:\bno effect\b|\bwithout (?:any )?effect\b|\bignor\w+|\bineffective\b|\bdoes nothing\b|\bdo nothing\b|\bnot (?:applied|honou?red|respected|used|effective|picked up|read|passed|processed|take[ns]?\b|in effect|seen)|n't (?:work|apply|take)|\bnever (?:processed|applied|reach\w*|arriv\w*|read)|\bunchanged\b|\bstays?\b|\bremains?\b|\bstill\b|\bdoes not (?:appear|work|apply|take|show|reach|arrive)|\bunset\b|\bnot set\b)"
 SERIAL = (
     r"(?:\b(?:serves?|handles?|takes?|process(?:es)?|answers) (?:only )?(?:one|a single)\b|\bone (?:by one|at a time|after (?:the other|another))|\b(?:second|other|next|third) (?:client|user|request|one|call|session)s? waits?\b|\b(?:1|one) by (?:1|one)\b|\bserial(?:ly|i[sz]ed?)?\b|\bsequential\w*|\bin turn\b|\bqueues?\b(?! (?:is |was )?(?:full|limit|test))|\bqueued\b|\bslow each other(?: down)?\b|\bwaits? for\b|\buntil the (?:first|other|previous|one before)(?: \w+)? (?:is |has |was )?(?:finish\w*|done|ends?|ended|complete\w*|through)|\bonly (?:\w+ ){0,2}(?:one|1|a single) (?:\w+ )?(?:slot|request)s?\b|\bsingle slot\b|\bonly slot 0\b|\bnot (?:in )?parallel\b"
@@ -41,7 +41,7 @@ SERIAL = (
 # -- circumstances --
 BOOT = r"(?:\bcold boot\b|\b(?:after|at|on|since|following|until|survive|before)\b[^.;,]{0,20}\b(?:re)?boots?\b|\brebooted\b|\bafter (?:a |the )?restart of the (?:host|machine|computer)|\b(?:after|at|on) power[- ]?(?:on|up)\b|\bfresh (?:re)?boot\b|\bafter boot\b)"
 SLEEP = r"(?:\bsuspend\w*|\bresum\w+|\bsleep\w*\b|\bhibernat\w*|\bwak(?:e|es|ing|eup)\b|\bwoke\b)"
-UPDATE = r"(?:\b(?:after|since|from|with|by|at|each|every|on)\b[^.;,]{0,22}\b(?:updat\w+|upgrad\w+|re-?install\w*|new release|v?0\.\d+(?:\.\d+)?)\b|\bupgrades? (?:of|to)\b|\binstall(?:er|\.sh| script)\b)"
+UPDATE = r"(?:\b(?:after|since|from|with|by|at|each|every|on)\b[^.;,]{0,22}\b(?:updat\w+|upgrad\w+|re-?install\w*|(?:new(?:er|est)?|latest|last) (?:release|version)|v?0\.\d+(?:\.\d+)?)\b|\bupgrades? (?:of|to)\b|\binstall(?:er|\.sh| script)\b)"
 WHILE = r"(?:\bafter (?:a |some )?(?:while|time|idle|days?|hours?|\d+)|\bfor (?:some )?(?:hours|days)\b|\bidle\b|\bsome time\b|\blong-running\b|\bthen CPU\b|\beventually\b|\bovernight\b|\b\d+ ?(?:–|-|to) ?\d+ ?h\b)"
 EACH = r"(?:\b(?:each|every|all)\b|\balways\b|\brepeatedly\b|\bconstantly\b|\bkeeps?\b|\bfor ever\b|\bpermanently\b|\bon and on\b|\beach time\b|\banew\b)"
 BY_HAND = r"(?:\bby hand\b|\bmanual(?:ly)?\b|\bfrom (?:a |the )?(?:shell|terminal|command line)\b|\bas root\b|\bhand-(?:run|started)\b|\binteractive\w*)"
@@ -91,12 +91,13 @@ RULES: tuple[Rule, ...] = (
     Rule("igpu_unused", (IGPU, rf"(?:{UNUSED}|{ON_CPU}|\bdropped\b|\bunusable\b)"), (r"HSA_OVERRIDE",)),
     Rule("igpu_unused", (IGPU, r"\bGPU\b[^.;,]{0,16}\b(?:idles?|at 0 ?%|0 ?% (?:used|busy|load))"), (r"HSA_OVERRIDE", WHILE)),
     Rule("igpu_unused", (r"\bdropped\b", rf"(?:{IGPU}|(?:\b|_)IGPU_ENABLE\b|\bintegrated\b)")),
-    Rule("igpu_unused", (rf"(?:\bAMD\b|{IGPU})", GPU, rf"(?:{UNUSED}|\bunusable\b)", r"\b0\.3\d(?:\.\d+)?\b")),
+    Rule("igpu_unused", (rf"(?:\bAMD\b|{IGPU})", GPU, rf"(?:{UNUSED}|\bunusable\b)", r"\b0\.3\d(?:\.\d+)?\b"), (r"\bEPYC\b|\bThreadripper\b|\bno GPU\b",)),
     Rule("igpu_unused", (r"\btype=iGPU\b", r"\b(?:with the flag|adding|after setting|once)\b")),
     Rule("gpu_unsupported", (OLD_GPU, rf"(?:{UNUSED}|{ON_CPU}|\bfails?\b|\bcrash\w*|\bnot supported\b|\bunsupported\b|\bdrop(?:s|ped) support\b|\bnot work\b|n't work\b)"), (r"\bdriver\b", r"\broot\b|\bpermission")),
     Rule("gpu_unsupported", (GPU, r"\bunsupported\b|\bnot supported by\b"), (r"\bflash\b", r"\bintegrated\b", r"\bkv\b", r"\bsome\b")),
     Rule("gpu_unsupported", (r"\b(?:GPU|card)\b[^.;,]{0,10}\b(?:is |was |being )?too old\b",)),
     Rule("gpu_unsupported", (OLD_GPU, r"\bworked (?:up to|until|till|before|in|with)\b|\b(?:no longer|stopped|does not|doesn't) work\w*"), (r"\bdrivers?\b", SLEEP)),
+    Rule("mac_with_radeon", (r"\bRadeon Pro\b|\b(?:AMD|Radeon)\b[^.;]{0,24}\b(?:iMac|MacBook|Mac Pro|Intel Mac)\b|\b(?:iMac|MacBook|Mac Pro|Intel Mac)\b[^.;]{0,40}\b(?:AMD|Radeon)\b",), (r"\bLinux\b|\bUbuntu\b|\bWindows\b",)),
     Rule("discovery_timeout", (r"\bdiscover\w+\b", r"\btim(?:es?|ed|ing)[ -]?out|\bwatchdog\b|\bdeadline\b")),
     Rule("kfd_denied", (r"/dev/(?:kfd|dri\S*)|\brender(?: group|D\d+)?\b|\bvideo group\b", r"\bpermission\b|\bdenied\b|\bnot (?:in|a member|added)\b|\bowned by\b|\bnot permitted\b|\bmissing\b|\black\w*|\bEPERM\b|\bunless root\b")),
     Rule("kfd_denied", (GPU, r"\bunless (?:run as |it runs as )?root\b|\bonly as root\b|\bworks as root\b")),
@@ -148,6 +149,7 @@ RULES: tuple[Rule, ...] = (
     Rule("spaces_told", (r"\bEnvironment\b|\bdrop-?in\b|\boverride\.conf\b", r"\b(?:spaces?|blanks?)\b[^.;]{0,16}\b(?:around|before|after)\b[^.;]{0,10}(?:=|\bequals?\b)")),
     Rule("preload_told", (r"\bLD_PRELOAD\b", r"\b(?:dumps?|core|crash\w*|dies|fails?|cannot be preloaded|missing)\b")),
     Rule("unknown_name_told", (r"\b(?:OLLAMA_\w+|variable)\b", r"\b(?:unknown name|no such variable|does not exist|do not exist|typo|misspell\w*|invented|was removed|not a (?:real )?variable)\b"), (r"\bunit\b",)),
+    Rule("unknown_name_told", (r"\bOLLAMA_(?:HOME|DIR|PATH|MODEL_?(?:PATH|DIR)|MODELS_?(?:PATH|DIR|HOME)|STORAGE|FOLDER|CACHE_DIR)\b", r"\b(?:set|setting|updat\w+|chang\w+|point\w*|export\w*|put|added|variable)\b"), (r"\bno such variable\b",)),
     Rule("unknown_name_told", (r"\bmisspell\w*|\bmistyped?\b|\btyp(?:o|ing error)\b", r"\bignor\w+|\bno (?:warning|error)\b|\bsilent\w*|\bwithout (?:a |any )?(?:word|warning)\b|\bname\b|\bvariable\b"), (r"\bmodel name\b|\burl\b|\bpath\b",)),
     Rule("overridden_by_other_file", (r"\bdrop-?ins?\b|\boverride\.conf\b|\bservice\.d\b|\.conf\b", r"\b(?:overrid\w+|replac\w+|clobber\w*|wins?|overwrit\w+|unless (?:the file is )?named|read later|installs?)\b", r"\b(?:another|other|third-party|installer|later|tool|zz-|named|installs)\b")),
     Rule("envfile_wins", (r"\bEnvironmentFile\b|/etc/(?:default|sysconfig)/ollama\b", r"\bdrop-?ins?\b|\boverride\b|\bEnvironment=", r"\bwins?\b|\boverrid\w+|\bbeat(?:s|en)\b|\bloses? (?:to|against)\b|\btakes? precedence\b|\binstead\b|\bsays\b|\bhas no effect\b|\bignored\b")),
@@ -157,6 +159,7 @@ RULES: tuple[Rule, ...] = (
     Rule("config_only_future", (SETTING, r"\b(?:visible|shown|seen|to be read|found) only in\b|\bonly (?:visible|shown|seen) in\b|\bonly the log\b", r"\bserver config\b|\benv=|\bserver\.log\b|\blog\b|\bmap\b")),
     Rule("config_only_future", (r"\bsystemctl (?:show|cat)\b|\bdrop-?in\b|\bunit\b|\boverride\b", r"/environ\b|\brunning (?:server|process)\b", r"\b(?:has|shows?|still|lacks?|without|old|other)\b"), (r"\b(?:too|as well|same|both)\b", r"\bby hand\b|\bterminal\b|\btmux\b")),
     Rule("by_hand_told", (r"\bollama serve\b", r"\b(?:in|inside|under|from) (?:a |my |the )?(?:tmux|screen|terminal|ssh session|SSH shell)\b")),
+    Rule("by_hand_told", (r"\b(?:started|starts?|run|runs|launched) (?:it |the server |ollama )?(?:with|by|via|using)\b[^\w.;]{0,6}(?:the command )?[^\w.;]{0,4}ollama serve\b|\bcommand\W{0,4}ollama serve\W{0,4}to start\b",), (r"\bport\b|\baddress\b",)),
     Rule("by_hand_told", (r"\b(?:process|server)\b", r"\bbelongs? to (?:my|the|a) (?:login |own )?user\b|\bruns? as (?:my|the login) user\b", r"\bunit\b|\bservice\b|\bsettings?\b")),
     Rule("by_hand_told", (r"\brc\.local\b|\bcrontab\b|@reboot\b|\bnohup\b", r"\bollama serve\b"), (r"\bport\b",)),
     Rule("by_hand_told", (BY_HAND, r"\bserve\b|\bserver\b|\bservice\b", r"\bunit\b|\boverride\b|\bvariables?\b|\bsystemctl\b|\bother models\b|\bsettings?\b"), (r"\bport\b|\baddress\b|\bin use\b", BOOT, r"\bthen\b.*\bapp\b")),
@@ -168,6 +171,7 @@ RULES: tuple[Rule, ...] = (
     Rule("auto_slots_told", (r"--parallel\b|-np\b|\bslots?\b|\bparallel[ :=]", r"\b(?:variable|NUM_PARALLEL)\b[^.;]{0,12}\b(?:unset|not set|empty)\b|\bwithout (?:OLLAMA_)?NUM_PARALLEL\b", r"\b[24]\b"), (r"\bstays?\b|\bremains?\b|\bstill\b",)),
     Rule("auto_slots_told", (r"(?:\b|_)NUM_PARALLEL\b\W{0,3}0\b", r"\bmeans?\b|\bauto\w*|\bunset\b|\bdefaults?\b|\bwhat\b")),
     Rule("copies_expected", (r"(?:\b|_)NUM_PARALLEL\b", r"\b(?:does not|doesn[\'’]t|no) (?:increase|more|additional)\b", r"\bV?RAM\b|\bmemory\b")),
+    Rule("slots_fill_memory", (r"(?:\b|_)NUM_PARALLEL\b\W{0,4}(?:[2-9]|\d\d)\b|\b(?:[2-9]|\d\d) (?:parallel )?slots\b", r"\b(?:mem(?:ory)?|VRAM|RAM)\b", r"\b(?:increas\w*|grow\w*|rises?|rising|more and more|to the maximum|runs? out|full|fills?|climbs?)\b"), (r"\bleak", r"\b(?:not|n't|no)\b[^.;]{0,12}\b(?:increas|more|grow)", r"\bcopies\b")),
     Rule("copies_expected", (r"\b(?:several|two|multiple|more|second|many)\b|\btimes\b", r"\b(?:copies|instances?|times)\b", r"\bmodel\b|\b(?:llama|qwen|gemma)[\w.]*\b|(?:\b|_)NUM_PARALLEL\b"), (r"\bmodels? (?:is |are )?(?:loaded|reloaded) \d+ times", r"\bserver instances\b", r"\breload", r"--parallel")),
     Rule("embedding_parallel", (r"\bembed\w*|\bvectors\b", r"\bparallel\b|\bconcurren\w*|\bfifth of the GPU\b|\bone at a time\b|\b(?:1|one|a single) request\b|\buntil one embedding\b"), (r"\b503\b", r"\b500\b", r"\bqueue\b")),
     Rule("embedding_parallel", (r"\b(?:nomic-embed|mxbai-embed|bge-|all-minilm|snowflake-arctic-embed|embeddinggemma|qwen3-embedding)[\w.:-]*", r"-np 1\b|\bparallel[ =:]+1\b|\bone slot\b|\bn_slots ?[=:] ?1\b")),
@@ -248,7 +252,7 @@ RULES: tuple[Rule, ...] = (
     # memory
     Rule("out_of_memory", (r"\bOOMs?\b|\bout of memory\b|\bcudaMalloc\b[^.]{0,40}\bfailed\b|\bmore than the GPU has\b|\ballocat\w+ more\b",), (r"\bOOM[- ]?kill", r"\bkiller\b", r"\boom-kill\b")),
     Rule("runner_killed", (r"\bsignal:? ?(?:killed|9|kill)\b|\bOOM[- ]?kill\w*|\boom-kill\w*|\bOOM killer\b|\bExit(?:ed)?(?: code)?:? 137\b|\bkilled (?:mid-load|by the (?:OS|kernel|system))",), (r"\bcontainer limit\b",)),
-    Rule("runner_killed", (r"\b(?:service|model|runner|process|laptop|server)\b|:", r"\bkilled\b|\bjust dies\b", r"\bRAM\b|\bmemory\b|\b\d+ ?GB\b|\bloads?\b|\bboard\b"), (r"\b(?:nothing|nobody|no (?:process|runner|model)|never|not|neither)\b[^.;,]{0,12}\bkilled\b", r"\bport\b", r"\bby hand\b", r"\bmodel at a time\b", r"\bkilled process comes back\b")),
+    Rule("runner_killed", (r"\b(?:service|model|runner|process|laptop|server)\b|:", r"\bkilled\b|\bjust dies\b", r"\bRAM\b|\bmemory\b|\b\d+ ?GB\b|\bload(?:s|ed|ing)?\b|\bboard\b"), (r"\b(?:nothing|nobody|no (?:process|runner|model)|never|not|neither)\b[^.;,]{0,12}\bkilled\b", r"\bport\b", r"\bby hand\b", r"\bmodel at a time\b", r"\bkilled process comes back\b")),
     Rule("ram_too_small", (r"\brequires?\b[^.]{0,30}\bmemory\b[^.]{0,40}\b(?:than|available)\b|\bnot enough (?:system )?memory\b|\bmore system memory\b",), (r"\bevict",)),
     Rule("ram_too_small", (r"\b[\d.]+ ?GiB needed\b|\bneeds? [\d.]+ ?Gi?B\b", r"\bavailable\b|\bfree\b|\blimit\b")),
     Rule("memory_limit", (r"\bmem_limit\b|\binspect\b[^.]{0,20}\bMemory\W{1,3}\d{8}|\bMemoryMax\b|(?<!MLX )\bmemory limit\b|\blimits?\.memory\b|--memory\b", r"\d")),
@@ -286,6 +290,7 @@ RULES: tuple[Rule, ...] = (
     # reach
     Rule("remote_client", (ELSEWHERE, r"\b(?:reach\w*|access\w*|connect\w*|refus\w*|call\w*|available|use)\b")),
     Rule("remote_client", (CONTAINER, r"\b(?:the|its|on) host(?:'s)?\b|\bfrom (?:inside )?(?:a |the )?container\b|\bhost\.docker\b", r"\b(?:reach\w*|connect\w*|refus\w*|access\w*)\b")),
+    Rule("container_asks_itself", (CONTAINER, r"\b(?:could ?n[o']t|cannot|can't|failed to|unable to|fails to) connect\b[^.;]{0,24} (?:to|at) (?:https?://)?(?:127\.0\.0\.1|localhost):11434\b"), (r"\bfrom (?:the )?host\b", r"\bon the host\b")),
     Rule("remote_client", (CONTAINER, r"127\.0\.0\.1|\blocalhost\b", r"\bfinds? no\b|\bcannot\b|\bcan't\b|\bcould ?n[o']t\b|\bno server\b|\brefus\w+|\bfails?\b"), (r"\bpublish\w*",)),
     Rule("package_variant", (r"\bollama-(?:cuda|rocm|vulkan)\b", r"\bno\b|\bwithout\b|\bmissing\b|\bnot installed\b|\black\w*")),
     Rule("package_variant", (r"\bpacman\b|\bAUR\b|\bArch (?:Linux )?(?:package|repo\w*)\b", GPU, rf"(?:{UNUSED}|{ON_CPU})")),
@@ -304,5 +309,6 @@ RULES: tuple[Rule, ...] = (
     Rule("client_version_differs", (r"\bversion\b|\bCLI\b", r"\bdiffers?\b|\bmismatch\b|\b\d+\.\d+\.\d+\b[^.;]{0,12}(?:/| vs| and )[^.;]{0,14}\b\d+\.\d+\.\d+\b", r"\bCLI\b|\bclient\b|\bterminal\b|\bapp\b")),
     Rule("nginx_bad", (r"\bnginx\b|\bproxy block\b|\breverse proxy\b|\bproxy_(?:buffering|http_version|set_header)\b", r"\b(?:without|missing|no|lacks?)\b[^.]{0,30}(?:\b|_)(?:proxy_pass|buffering|HTTP/1\.1|http_version|Host header)|\balways 504\b")),
     Rule("registry_timeout", (r"\bproxy\b|\bfirewall\b|HTTPS?_PROXY", r"\bpull\b|\bregistry\b|\bdownload\w*|\bmanifest\b|\bdial tcp\b|\blookup\b", r"\b(?:fail\w*|cannot|not|no effect|timeout|timed out|refused|unreachable|no such host)\b")),
+    Rule("pull_stalls", (r"\bpull(?:s|ed|ing)?\b|\bdownload\w*", r"\b(?:stands?|stuck|hangs?|hung|stalls?|stalled|freez\w+|froze|stops?|stopped)\b[^.;]{0,24}\b\d{1,3} ?%|\b\d{1,3} ?%[^.;]{0,24}\b(?:stands?|stuck|hangs?|hung|stalls?|stalled|freez\w+|froze)\b"), (r"\bproxy\b",)),
     Rule("num_ctx_declared", (r"\bdeclared\b|\brecorded\b", r"\bnum_?ctx\b|\.num_ctx\b|\bcontext\b|/api/ps\b|\bnumber\b")),
 )  # fmt: skip

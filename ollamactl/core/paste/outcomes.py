@@ -18,7 +18,7 @@ from datetime import datetime, timedelta
 from ollamactl.core.paste import screens
 from ollamactl.core.paste.screens import Lines
 
-KINDS = {"remote_refused", "unit_rewritten", "process_older", "container_older", "models_gone"}
+KINDS = {"remote_refused", "unit_rewritten", "process_older", "container_older", "models_gone", "nothing_listed"}
 Screen = tuple[str, Lines]  # a command, and the lines below it
 
 _ELSEWHERE = re.compile(
@@ -210,6 +210,9 @@ def _unlisted(found: list[Screen], lines: Lines) -> Iterator[tuple[str, int, str
     folders = {path: some for command, below in found for path, some in _manifests(command, below).items()}
     if any(_LIST_HEAD.match(text) for _, text in lines):
         listed = {row["name"] for _, text in lines if (row := _LISTED.match(text))}
+        if not listed:
+            n, text = next((n, text) for n, text in lines if _LIST_HEAD.match(text))
+            yield "nothing_listed", n, f"ollama list: {text.strip()}, and no model below"
         for n, text in () if listed else lines:
             if _HELD.match(text):
                 yield "models_gone", n, f"du: {text.strip()}, and ollama list is empty"

@@ -74,12 +74,12 @@ _ADVICE = re.compile(
 )
 
 
-_CURE = re.compile(r"\b(?:docs?|documentation|README|FAQ|fix(?:ed|es)?|solv(?:ed?|es)|solution|help(?:s|ed)|cured?|try|should|must|have to)\b", re.I)
+_CURE = re.compile(r"\b(?:docs?|documentation|README|FAQ|fix(?:ed|es)?|solv(?:ed?|es)|solution|help(?:s|ed)|cured?|try|should|must|have to|works? (?:when|if|with|once|after))\b", re.I)
 
 
 def calls_another_host(name: str, value: str) -> bool:
     """Whether a variable tells a client which server to ask: the name of a host is nothing to listen on."""
-    return name == "OLLAMA_HOST" and re.match(r"(?:https?://)?(?!localhost\b)[a-z][\w-]*\.", value, re.I) is not None
+    return name == "OLLAMA_HOST" and re.match(r"(?:https?://)?(?!localhost\b|x+\.x)[a-z][\w-]*\.", value, re.I) is not None
 
 
 def advised(before: str) -> bool:

@@ -727,6 +727,11 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "kv_cache_exceeds_vram",
         "ggml_metal_add_buffer: allocated 'data            ' buffer, size =  3900.00 MiB, ( 3900.60 / 10922.67)\nggml_metal_add_buffer: allocated 'kv              ' buffer, size =  1024.00 MiB, (4924.23 / 10922.67)",
     ),
+    "a command before the start": (
+        "     Active: failed (Result: exit-code) since Thu 2025-01-23 19:12:55 PST; 37s ago\n    Process: 811 ExecStartPre=/usr/bin/ollama list (code=exited, status=1/FAILURE)\nJan 23 19:12:55 host systemd[1]: ollama.service: Failed with result 'exit-code'.",
+        "client_command_in_start_pre",
+        "     Active: active (running) since Thu 2025-01-23 19:12:55 PST; 37s ago\n    Process: 811 ExecStartPre=/usr/bin/mkdir -p /srv/m (code=exited, status=0/SUCCESS)",
+    ),
     "a unit that systemd does not take": (
         "Failed to start ollama.service: Unit ollama.service has a bad unit file setting.",
         "unit_refused",

@@ -218,11 +218,11 @@ def client_command_in_start_pre(facts: Facts, signs: Signs = NO_SIGNS) -> Iterat
                 edited(file.path) + f"    # without line {one.line}",
             )
             return
-    if signs.has("unit:control_exited"):
+    if signs.has("unit:control_exited", "start_pre_failed"):
         yield Finding(
             "error",
             "a command of ExecStartPre= or ExecStartPost= fails, so the server is not started",
-            signs.lines("unit:control_exited", "client_cannot_connect"),
+            signs.lines("start_pre_failed", "unit:control_exited", "client_cannot_connect"),
             "systemctl cat ollama | grep ExecStartP    # take client commands out",
         )
 

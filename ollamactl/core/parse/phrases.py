@@ -30,6 +30,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("malformed_assignment", r"environment\s*=\s*[\"']?(?P<name>OLLAMA_\w+)(?:\s+=\s*|\s*:\s*|\s+(?=\d))(?P<value>[^\"'\s]+)"),
     Phrase("command_missing", r"\bollama: (?:command )?not found|command not found: ollama|Command 'ollama' not found|failed to run command ['‘](?:\S*/)?ollama['’]: No such file|: (?:line \d+: )?/\S*/ollama: No such file or directory|['\"]ollama['\"] is not recognized|No such file or directory: ['\"]ollama['\"]|ollama: executable file not found|exec: \"?ollama\"?: (?:executable file )?not found"),
     Phrase("unit:condition_failed", r"\b(?P<what>(?:Condition|Assert)\w+=\S+) was not met"),
+    Phrase("start_pre_failed", r"^\s*Process: \d+ ExecStartP(?:re|ost)=(?P<command>.{1,200}) \(code=\w+, (?:status=[1-9]|signal=)\S*\)"),
     Phrase("unit_masked", r"Unit ollama\S* is masked|Loaded: masked|unit file is masked"),
     Phrase("unit_absent", r"Unit ollama\S* (?:could not be found|not found|does not exist)"
            r"|Failed to (?:enable|start|restart|edit) \S*ollama\S*: Unit \S+ not (?:found|loaded)"

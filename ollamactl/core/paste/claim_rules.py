@@ -216,7 +216,7 @@ RULES: tuple[Rule, ...] = (
     Rule("bad_duration", (r"(?:\b|_)keep[_ -]?alive\b", r"\breject\w*|\brefus\w*|\binvalid\b|\bmissing unit\b|\bnot accepted\b", r"-1\b|\bvalue\b|\bduration\b"), (r"\bOLLAMA_KEEP_ALIVE\b",)),
     Rule("pin_wanted", (r"\bpin\b|\balways (?:be )?(?:loaded|kept)|\bkeep (?:some|two|the) models? loaded", r"\bmodels?\b|\bof (?:ten|\d+)\b")),
     Rule("unloaded_anyway", (r"(?:\b|_)keep[_ -]?alive\b", r"\bstill unloaded\b|\bunloaded (?:at|after)\b|\breleased after\b|\bnot effective\b")),
-    Rule("stopping_model", (r"\bStopping\b", r"\bstuck\b|\bhangs?\b|\bnever\b|\bstate\b|\bminutes\b|\bhours\b|\.\.\.|\bcannot be stopped\b"), (r"\bStopping [`'\"]?ollama\b", r"\bservice\b")),
+    Rule("stopping_model", (r"\bStopping\b", r"\bstuck\b|\bhangs?\b|\bnever\b|\bstate\b|\bminutes\b|\bhours\b|\bStopping\.\.\.|\bcannot be stopped\b"), (r"\bStopping [`'\"]?ollama\b", r"\bservice\b")),
     Rule("no_reply", (r"\b0 bytes\b|\bnothing (?:is )?(?:returned|comes)\b|\breturns nothing\b|\bno (?:reply|byte|answer) (?:at all|ever|in \d+)",), (r"\bextension\b", r"\bjournal\b")),
     Rule("no_reply", (r"/api/(?:generate|chat|embed\w*)\b|\brequests?\b|\bgeneration\b", r"\bnever (?:returns?|answers?|ends?|comes? back|repl(?:y|ies))\b|\bhangs?(?: for ?ever| on| without)?\b"), (r"\btimeout\b|\bdiscover", r"\bload\w*\b")),
     Rule("server_answers", (r"/api/(?:version|tags|ps)\b", r"\b(?:answers?|responds?|works?|fine|replies|at once|instantly|200)\b"), (r"\bnot?\b|n't",)),

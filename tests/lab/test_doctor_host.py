@@ -155,6 +155,8 @@ UNITS: dict[tuple[str, ...], str] = {
     ("Environment=OLLAMA_HOST=YOUR_IP",): "placeholder_value_in_config",
     ("Environment=HTTP_PROXY=http://10.0.0.9:3128",): "http_proxy_hijacks_local_api",
     ("NoExecPaths=/usr/local",): "execstart_203_exec",
+    ("SystemCallFilter=~@process",): "system_call_filter_forbids_runners",
+    ("ExecStart=", "ExecStart=/bin/sh -c '/usr/local/bin/ollama serve &'"): "unit_type_unfit",
     ("WatchdogSec=9min",): "watchdog_ends_server",
     ("Environment=HOME=/srv/none",): "service_home_missing",
     ("Slice=small.slice",): "memory_limit_below_need",

@@ -210,6 +210,7 @@ def requiring(load: str, active: str, **service: Any) -> Facts:
 FIRES: dict[str, Machine] = {
     "required_unit_missing": requiring("not-found", "inactive"),
     "watchdog_ends_server": journal("ollama.service: Watchdog timeout (limit 2s)!", "ollama.service: Failed with result 'watchdog'."),
+    "system_call_filter_forbids_runners": unit_with("SystemCallFilter=~@process"),
     "bind_refused": journal("Error: listen tcp 10.1.1.1:11434: bind: cannot assign requested address", unit="ollama[900]"),
     "runtime_limit_ends_server": unit_with("RuntimeMaxSec=1h"),
     "sandbox_blocks_network": unit_with("IPAddressDeny=any"),
@@ -285,6 +286,7 @@ FIRES: dict[str, Machine] = {
 MISSES: dict[str, Machine] = {
     "required_unit_missing": requiring("loaded", "active"),
     "watchdog_ends_server": unit_with("WatchdogSec=30", "WatchdogSec=0"),
+    "system_call_filter_forbids_runners": unit_with("SystemCallFilter=@system-service", "SystemCallFilter=~@privileged @resources"),
     "bind_loopback_only": served(listen="[::]:11434").text() + "curl: (7) Failed to connect to 192.168.1.20 port 11434: Connection refused\n",
     "boolean_counts_as_true": drop_in('Environment="OLLAMA_FLASH_ATTENTION=1"'),
     "brew_plist_rewritten": "brew services restart ollama\n~/.homebrew/services/ollama.env: OLLAMA_NUM_PARALLEL=4\n",

@@ -152,6 +152,33 @@ def test_a_watchdog_is_a_fault_before_it_bites() -> None:
     assert found(unit_with("WatchdogSec=30"), "watchdog_ends_server") == ["warning"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        (("SystemCallFilter=~@process",), ["warning"]),
+        (("SystemCallFilter=~@clock fork:EPERM",), ["warning"]),
+        (("SystemCallFilter=~@process", "SystemCallFilter="), []),
+        (("SystemCallFilter=@system-service",), []),
+    ],
+)
+def test_a_filter_of_system_calls_that_forbids_runners(lines: tuple[str, ...], says: list[str]) -> None:
+    assert found(unit_with(*lines), "system_call_filter_forbids_runners") == says
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        ('/bin/sh -c "/usr/local/bin/ollama serve &"', ["error"]),
+        ("/bin/bash -c '/usr/local/bin/ollama serve > /var/log/o 2>&1 &'", ["error"]),
+        ('/bin/sh -c "ollama serve 2>&1"', []),
+        ('/bin/sh -c "sleep 1 && ollama serve"', []),
+        ("/usr/local/bin/ollama serve", []),
+    ],
+)
+def test_a_server_that_is_sent_into_the_background(command: str, says: list[str]) -> None:
+    assert found(unit_with(f"ExecStart={command}"), "unit_type_unfit") == says
+
+
 EXEC = (
     "Failed at step EXEC spawning /usr/local/bin/ollama: Permission denied",
     "Main process exited, code=exited, status=203/EXEC",

@@ -16,7 +16,7 @@ from ollamactl.core.remedies import edited
 ABSENT = re.compile(r"(?i)no such file|not found|cannot find")
 
 
-@check(weight=92, explains=LOOP)
+@check(weight=92, explains=(*LOOP, "client_command_in_start_pre"))
 def exec_path_missing(facts: Facts, signs: Signs = NO_SIGNS, service: Service | None = None) -> Iterator[Finding]:
     """The program that ExecStart= names is not there.
 

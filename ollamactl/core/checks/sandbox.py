@@ -16,6 +16,7 @@ PROTECTED = {"yes": ("/usr/", "/boot/"), "full": ("/usr/", "/boot/", "/etc/"), "
 FREE = ("/dev/", "/proc/", "/sys/")  # which strict leaves alone
 TRUE = ("yes", "true", "on", "1", "connected")
 INTERNET = {"AF_INET", "AF_INET6"}
+PROCESSES = {"@process", "clone", "clone3", "fork", "vfork", "execve"}  # calls that start a runner
 
 
 def _folder(effective: Effective) -> str:
@@ -147,6 +148,30 @@ def system_call_filter_kills_server(signs: Signs, facts: Facts) -> Iterator[Find
             (*lines, *signs.quotes(killed)),
             f"sudo systemctl edit {unit}    # [Service] SystemCallFilter= (empty)",
         )
+
+
+@check(weight=66, explains=("runner_crash_on_load", "client_timeout_500_clusters"))
+def system_call_filter_forbids_runners(unit_files: tuple[UnitFile, ...], service: Service) -> Iterator[Finding]:
+    """The unit's filter of system calls keeps the server from starting runners.
+
+    Why: without fork, clone and exec no program can be started; the server itself serves, and no model is loaded.
+    Seen: a SystemCallFilter= that takes @process, or one of these, away.
+    Do: take the line out, or allow @process.
+    """
+    lines = [(file, one) for file, one in in_force(unit_files, "SystemCallFilter") if PROCESSES & _refused(one.value)]
+    if lines:
+        yield Finding(
+            "warning",
+            "SystemCallFilter= forbids to start programs: no runner can be started, so no model is loaded",
+            tuple(stated(*line) for line in lines),
+            edited(*(file.path for file, _ in lines), unit=service.id) + "    # no SystemCallFilter=",
+        )
+
+
+def _refused(value: str) -> set[str]:
+    """System calls, and groups of them, that a list which begins with ~ takes away."""
+    words = value.strip()
+    return {word.partition(":")[0] for word in words[1:].split()} if words.startswith("~") else set()
 
 
 @check(weight=73, explains=(*LOOP, "server_not_reachable", "api_answers_nothing"))

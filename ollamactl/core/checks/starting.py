@@ -161,6 +161,9 @@ def environment_file_missing(
         yield Finding("error", said, lines, f"systemctl cat {unit} | grep EnvironmentFile")
 
 
+_BEHIND = re.compile(r"ollama['\"]?\s+serve\b.*(?<!&)&\s*['\"]?\s*$")
+
+
 @check(weight=91, explains=LOOP)
 def unit_type_unfit(
     facts: Facts, signs: Signs = NO_SIGNS, service: Service | None = None, unit_files: tuple[UnitFile, ...] = ()
@@ -178,7 +181,16 @@ def unit_type_unfit(
     expired = [e for e in signs.of("unit:timeout") if _MAIN_START.search(e.fields.get("what", ""))]
     served = any(start.listening for start in (facts.log.starts if facts.log else ()))
     stuck = service is not None and service.active_state in ("activating", "failed")
-    if (kind in UNFIT and (stuck or expired)) or (not kind and expired and served):
+    behind = [(file, one) for file, one in in_force(unit_files, "ExecStart") if _BEHIND.search(one.value)]
+    if behind and kind in ("", "simple", "exec"):
+        yield Finding(
+            "error",
+            "ExecStart= sends the server into the background: its shell ends at once, and systemd ends the rest",
+            tuple(stated(*line) for line in behind),
+            edited(*(file.path for file, _ in behind), unit=service.id if service else "ollama")
+            + "    # ExecStart=/usr/local/bin/ollama serve",
+        )
+    elif (kind in UNFIT and (stuck or expired)) or (not kind and expired and served):
         unit = service.id if service and service.id else "ollama.service"
         state = f"systemctl show: ActiveState={service.active_state} Result={service.result}" if service else ""
         said = f"{f'Type={kind}' if kind else 'the Type= of the unit'} waits for what Ollama never does"

@@ -732,6 +732,56 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "client_command_in_start_pre",
         "     Active: active (running) since Thu 2025-01-23 19:12:55 PST; 37s ago\n    Process: 811 ExecStartPre=/usr/bin/mkdir -p /srv/m (code=exited, status=0/SUCCESS)",
     ),
+    "a folder of Windows": (
+        "Docker on Windows loads a model very long from a mapped folder\nwithout mapping the folder it loads fast",
+        "slow_model_storage",
+        "Docker on Windows answers quickly",
+    ),
+    "a container on a Mac": (
+        "Ollama in a docker container on an M2 Pro: 0.2 tokens/second",
+        "no_gpu_found",
+        "Ollama on an M2 Pro: 41 tokens/second",
+    ),
+    "five minutes and a second": (
+        "time=2024-06-16T17:14:36.443+03:00 level=INFO source=server.go:587 msg=\"llama runner started in 40.21 seconds\"\n[GIN] 2024/06/16 - 17:18:56 | 500 |          5m1s |       127.0.0.1 | POST     \"/api/chat\"",
+        "client_timeout_500_clusters",
+        "[GIN] 2024/06/16 - 17:18:56 | 500 |         4m41s |       127.0.0.1 | POST     \"/api/chat\"",
+    ),
+    "a folder that NixOS closes": (
+        "NixOS\nError: rename /mnt/m/models/blobs/sha256:04c5 /mnt/m/models/blobs/sha256-04c5: read-only file system",
+        "sandbox_makes_models_read_only",
+        "NixOS\nError: rename /mnt/m/models/blobs/sha256:04c5 /mnt/m/models/blobs/sha256-04c5: file exists",
+    ),
+    "a model without tools": (
+        "Sorry, I had a problem talking to the Ollama server: hf.co/me/Home-1B:Q4_K_M does not support tools",
+        "model_lacks_capability",
+        "phi4 does not support tools as well as others do",
+    ),
+    "an address for a client": (
+        "On Windows the OLLAMA_HOST env variable is set to \"0.0.0.0\"",
+        "api_exposed_without_auth",
+        "On Windows the OLLAMA_HOST env variable is set to \"127.0.0.1\"",
+    ),
+    "an interface in a container": (
+        "A web interface in Docker shows no models of the server on the host itself.",
+        "bind_loopback_only",
+        "A web interface in Docker shows all models of the server on the host itself.",
+    ),
+    "a split in words": (
+        "ollama ps says a CPU/GPU split\nanother client has 100% GPU",
+        "partial_offload",
+        "ollama ps says no split\nanother client has 100% GPU",
+    ),
+    "an agent of brew": (
+        "`brew services start` makes a LaunchAgent that starts on login, not at boot",
+        "launchagent_needs_login",
+        "`brew services start` makes a LaunchAgent of the user",
+    ),
+    "a client without /v1": (
+        "INFO: HTTP Request: POST http://127.0.0.1:11434/chat/completions \"HTTP/1.1 404 Not Found\"",
+        "client_path_unknown",
+        "INFO: HTTP Request: POST http://127.0.0.1:11434/v1/chat/completions \"HTTP/1.1 200 OK\"",
+    ),
     "a unit that systemd does not take": (
         "Failed to start ollama.service: Unit ollama.service has a bad unit file setting.",
         "unit_refused",

@@ -27,6 +27,10 @@ def no_gpu_found(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
         said = "the container engine cannot give a GPU to the container, which does not start"
         fix = "sudo apt install nvidia-container-toolkit && sudo nvidia-ctk runtime configure --runtime=docker"
         yield Finding("error", said, signs.lines("container_refused"), f"{fix} && sudo systemctl restart docker")
+    elif signs.has("container_on_mac") and not used(signs, start):
+        said = "a container on a Mac has no GPU: Docker's machine cannot be given the one of Apple"
+        fix = "brew install ollama && brew services start ollama    # beside the containers, not in one"
+        yield Finding("warning", said, signs.lines("container_on_mac"), fix)
     elif mute and not gpus_of(start):
         said = "nvidia-smi cannot talk to the driver: its kernel module is not loaded, no GPU can be used"
         fix = "sudo modprobe nvidia || sudo dkms autoinstall    # then: sudo systemctl restart ollama"

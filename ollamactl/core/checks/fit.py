@@ -69,7 +69,7 @@ def partial_offload(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
                 fix,
             )
             return
-    if facts.loaded:
+    if facts.loaded and not signs.has("layers_on_cpu"):
         return
     start = facts.start
     load = newest(spilled(start), start) if start else None

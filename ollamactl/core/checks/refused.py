@@ -118,7 +118,8 @@ def model_lacks_capability(signs: Signs = NO_SIGNS) -> Iterator[Finding]:
     """
     found = signs.of("capability_missing")
     if found:
-        name, what = (found[-1].fields.get(key, "") for key in ("model", "what"))
+        fields = {key.removeprefix("tagged_"): value for key, value in found[-1].fields.items() if value}
+        name, what = (fields.get(key, "") for key in ("model", "what"))
         name = name.removeprefix("registry.ollama.ai/").removeprefix("library/")
         said = f"{name or 'the model'} does not support {what or 'images'}: such requests are refused with 400"
         show = f"ollama show {shlex.quote(name)}" if name else "ollama show MODEL"

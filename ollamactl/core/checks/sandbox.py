@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ollamactl.core.checks.base import Finding, check, in_force, stated
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import Assignment, Effective, Facts, Service, UnitFile
-from ollamactl.core.needs import Signs
+from ollamactl.core.needs import NO_SIGNS, Gone, Signs
 from ollamactl.core.remedies import edited
 
 # what ProtectSystem= makes read-only
@@ -51,7 +51,9 @@ def execution_forbidden(files: tuple[UnitFile, ...], program: str) -> list[tuple
 
 
 @check(weight=61, explains=("service_home_read_only", *LOOP))
-def sandbox_makes_models_read_only(facts: Facts, service: Service, effective: Effective) -> Iterator[Finding]:
+def sandbox_makes_models_read_only(
+    facts: Facts, signs: Signs = NO_SIGNS, service: Service | None = None, effective: Effective | None = None
+) -> Iterator[Finding]:
     """The unit's sandbox makes the models folder read-only for the service.
 
     Why: ProtectSystem= mounts /usr (full: /etc too, strict: all) read-only for the service, DynamicUser= all, and
@@ -60,6 +62,18 @@ def sandbox_makes_models_read_only(facts: Facts, service: Service, effective: Ef
     Seen: the setting, the folder, and no ReadWritePaths= that names it.
     Do: ReadWritePaths= with the home in a drop-in.
     """
+    if service is None or effective is None:
+        refused = signs.of("folder_read_only") if facts.told is not None and facts.told.world == "nixos" else []
+        if not refused:
+            raise Gone(facts.why("service"), "service")
+        path = posixpath.dirname(refused[-1].fields.get("path", "").partition("/blobs")[0] + "/")
+        yield Finding(
+            "error",
+            f"the unit of NixOS lets the service write to its own state folder only, not to {path}",
+            signs.quotes(refused[-1:]),
+            f'systemd.services.ollama.serviceConfig.ReadWritePaths = [ "{path}" ];    # then: nixos-rebuild switch',
+        )
+        return
     folder, files = _folder(effective), facts.unit_files or ()
     if (
         not folder

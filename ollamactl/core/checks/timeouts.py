@@ -47,8 +47,9 @@ def _is_round(value: float) -> bool:
 
 
 def _is_limit(value: float) -> bool:
-    """Whether it is a usual limit to the second and so long that this is no chance: then one request tells."""
-    return value >= 119 and any(abs(value - limit) <= 0.6 for limit in LIMITS)
+    """Whether it is a usual limit to the second and so long that this is no chance: then one request tells. A client
+    that counts minutes may need a second more."""
+    return value >= 119 and any(-0.6 <= value - limit <= (0.6 if limit < 300 else 1.5) for limit in LIMITS)
 
 
 def _round(group: list[Request]) -> float:

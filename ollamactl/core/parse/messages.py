@@ -185,6 +185,8 @@ EVENTS: tuple[Event, ...] = (
     Event("manifest_unwritten", "couldn't write to ", "prefix", "the pull answers 200 all the same", r"(?P<path>/.*)"),
     Event("folder_read_only", "read-only file system", "text", "",
           r"(?P<call>mkdir|open) (?P<path>/[^:]*): read-only", sure=False),
+    Event("folder_read_only", "read-only file system", "text", "of a blob that gets another name",
+          r"(?P<call>rename) (?P<path>/[^:\s]*)\S* /\S+: read-only", sure=False),
     Event("file_missing", "no such file or directory", "text", "",
           r"(?P<call>open|stat|lstat|mkdir|rename) (?P<path>/[^:]*): no such file", 20, sure=False),
     Event("file_missing", "No such file or directory", "text", "the engine's",

@@ -133,9 +133,10 @@ PHRASES: tuple[Phrase, ...] = (
            r"|\b404\b.{0,60}\burl\b[=:( ]*[\"']?https?://[^/\s]+/(?:api/(?:chat|generate|embed(?:dings)?)|v1/(?:(?:chat/)?completions|embeddings))\b"),
     Phrase("registry_denied", r"pull model manifest: (?:401|403)\b|unauthorized: unknown ollama key|not authorized to push to this namespace|unable to push \S+, make sure this namespace exists"),
     Phrase("capability_missing", r"(?:\berror\b|\b400\b|registry\.ollama\.ai|responseerror)[^\n]{0,120}?(?:\\?[\"'](?P<model>[\w./:@+-]+)\\?[\"']|(?P<more_model>[\w.:-]+/[\w./:@+-]+)) does not support (?P<what>tools|thinking|chat|generate|completion|insert|embed\w*|vision)\b"
+           r"|^(?!Error)[^\n]{0,120}(?<![\w/.:-])(?P<tagged_model>(?:[\w.-]+/){0,3}[\w.-]+:[\w.-]+) does not support (?P<tagged_what>tools|thinking|chat|generate|vision)\b"
            r"|this model is missing data required for image input"),
     Phrase("bad_request", r"\bjson: cannot unmarshal \w+ into Go (?:struct field|value)\b|\"error\"\W{1,4}invalid character '[^<]|\boption \\?\"\w+\\?\" must be of type \w+|\"error\"\W{1,4}(?:model is required|missing request body)"),
-    Phrase("path_unknown", r"^[^\n]{0,60}\b404 page not found\b"),
+    Phrase("path_unknown", r"^[^\n]{0,60}\b404 page not found\b|\bhttps?://[^\s/\"]+:11434/(?:(?!api/|v1/)|v1/api/|api/v1/)[\w/]{3,40}\"? \"?(?:HTTP/[\d.]+ )?404\b"),
     Phrase("cloud_unauthorized", r"need to be signed in to (?:\w+ ){1,3}run cloud models|\"signin_url\"|\bollama\.com/connect\?name=|\b[\w.]+[:-]cloud\b[^\n]{0,60}\b(?:401|unauthorized)\b|\b(?:401|unauthorized)\b[^\n]{0,60}[\w.][:-]cloud\b"),
     Phrase("cloud_limit", r"\b(?:reached|exceeded) your (?:\w+ ){0,2}usage limit|\bollama\.com/upgrade\b"),
     Phrase("cloud_off", r"\bollama cloud is disabled\b"),

@@ -56,7 +56,7 @@ _SHORT = "|".join(
 )
 _MENTION = re.compile(
     rf"(?<![\w.$/:-])(?P<name>O?LL?AMA_[A-Z]\w+|OLAMA_\w+|HSA_OVERRIDE_GFX_VERSION\w*|[A-Z]{{3,4}}R?_VISIBLE_DEVICES|GGML_VK_VISIBLE_DEVICES|HTTPS?_PROXY|NO_PROXY|{_SHORT})"
-    r"(?:[\"'`]?\s?(?:=>|=|:)\s?|\s(?:is |was |set to |to )?(?=-?\d|true\b|false\b|q\d|f16))[\"'`]?(?P<value>[^\s\"'`,;)]+)"
+    r"(?:[\"'`]?\s?(?:=>|=|:)\s?|[\"'`]?\s(?:env(?:ironment)? (?:var(?:iable)? )?)?(?:(?:is |was )?set to |is |was |to )?(?=[\"'`]?(?:-?\d|true\b|false\b|q\d|f16)))[\"'`]?(?P<value>[^\s\"'`,;)]+)"
 )
 _PLACES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("shell", re.compile(r"\.(?:bashrc|zshrc|profile|bash_profile|zprofile)\b|\bexport(?:ed|s)?\b|\bshell\b|/etc/environment\b", re.I)),

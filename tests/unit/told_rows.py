@@ -782,6 +782,36 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "client_path_unknown",
         "INFO: HTTP Request: POST http://127.0.0.1:11434/v1/chat/completions \"HTTP/1.1 200 OK\"",
     ),
+    "a configuration that is told last": (
+        "time=2026-06-03T17:01:27.581-07:00 level=INFO source=llama_server.go:1186 msg=\"waiting for llama-server to become available\" status=\"llm server loading model\"\ntime=2026-06-03T17:01:30.085-07:00 level=INFO source=sched.go:641 msg=\"Load failed\" model=/m/blobs/sha256-5cf8 error=\"llama-server process has terminated: exit status 0xc0000094\"\nserver config: OLLAMA_CONTEXT_LENGTH:8192 OLLAMA_FLASH_ATTENTION:false",
+        "runner_crash_on_load",
+        "time=2026-06-03T17:01:30.085-07:00 level=INFO source=server.go:641 msg=\"llama runner started in 2.1 seconds\"\nserver config: OLLAMA_CONTEXT_LENGTH:8192 OLLAMA_FLASH_ATTENTION:false",
+    ),
+    "the kernel's amdgpu": (
+        "RX 7900 XTX, ollama 0.12.9\n[drm:amdgpu_job_submit [amdgpu]] *ERROR* Trying to push to a killed entity",
+        "gpu_error_in_kernel",
+        "RX 7900 XTX, ollama 0.12.9\n[drm] amdgpu kernel modesetting enabled.",
+    ),
+    "a busy CPU below a table": (
+        "$ ollama ps\nNAME        ID              SIZE     PROCESSOR    UNTIL\nphi4:14b    310d366232f4    11 GB    100% GPU     4 minutes from now\nthe VRAM stays empty, the CPU is busy",
+        "ps_says_gpu_but_cpu_busy",
+        "$ ollama ps\nNAME        ID              SIZE     PROCESSOR    UNTIL\nphi4:14b    310d366232f4    11 GB    100% GPU     4 minutes from now\nthe VRAM is full, the GPU is busy",
+    ),
+    "runners of the CPU": (
+        "The package has no runners beyond CPU",
+        "package_without_gpu_libs",
+        "The package has runners for the GPU",
+    ),
+    "an extension with /v1": (
+        "The extension gets 404\nchat.provider = Ollama\nchat.apiBaseUrl = http://10.1.2.3:11434/v1",
+        "client_path_unknown",
+        "The extension gets 200\nchat.provider = Ollama\nchat.apiBaseUrl = http://10.1.2.3:11434",
+    ),
+    "two addresses": (
+        "127.0.0.1:11434 works, 192.168.1.9:11434 does not",
+        "bind_loopback_only",
+        "127.0.0.1:11434 works, 192.168.1.9:11434 works",
+    ),
     "a unit that systemd does not take": (
         "Failed to start ollama.service: Unit ollama.service has a bad unit file setting.",
         "unit_refused",

@@ -279,7 +279,7 @@ def gpu_error_in_kernel(signs: Signs) -> Iterator[Finding]:
     Seen: NVRM: Xid, "fallen off the bus", "RmInitAdapter failed", amdgpu: GPU reset.
     Do: look the code up; power, heat, PCIe, driver.
     """
-    found = signs.of("kernel:gpu_xid", "kernel:gpu_lost", "kernel:gpu_reset") or signs.of("xid_told")
+    found = signs.of("kernel:gpu_xid", "kernel:gpu_lost", "kernel:gpu_reset") or signs.of("gpu_error_told")
     if found:
         lost = any(e.kind == "kernel:gpu_lost" or "fallen off" in e.text for e in found)
         yield Finding(

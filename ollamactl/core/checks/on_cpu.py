@@ -96,11 +96,11 @@ def ps_says_gpu_but_cpu_busy(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[
             "sudo ollamactl apply --set OLLAMA_DEBUG=1; journalctl -u ollama | grep -iE 'cuda|rocm|vulkan'",
         )
     elif signs.has("cpu_busy_though_gpu") or (
-        whole and whole == list(facts.loaded or ()) and signs.has("runner_cpu_busy")
+        whole and whole == list(facts.loaded or ()) and signs.has("runner_cpu_busy", "cpu_busy_told")
     ):
         yield Finding(
             "warning",
             "`ollama ps` says GPU while the CPU is at work",
-            signs.lines("cpu_busy_though_gpu", "runner_cpu_busy"),
+            signs.lines("cpu_busy_though_gpu", "runner_cpu_busy", "cpu_busy_told"),
             "sudo ollamactl apply --kv-cache-type f16",
         )

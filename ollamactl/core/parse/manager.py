@@ -77,6 +77,7 @@ KERNEL: tuple[Row, ...] = (
     Row("suspend", "PM: suspend"),
     Row("suspend", "PM: hibernation"),
     Row("gpu_reset", "amdgpu: GPU reset"),
+    Row("gpu_reset", "push to a killed entity"),  # amdgpu
     Row("gpu_reset", "timeout, signaled seq", r"ring (?P<ring>\S+) timeout, signaled seq"),  # amdgpu
     Row("gpu_reset", "GPU HANG"),  # i915, xe
     Row("gpu_reset", "retry page fault"),  # amdgpu

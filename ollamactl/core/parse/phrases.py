@@ -62,7 +62,7 @@ PHRASES: tuple[Phrase, ...] = (
     # clients
     Phrase("client_version_differs", r"client version is \S+|Warning: client version"),
     Phrase("client_cannot_connect", r"(?:could not|couldn't|cannot|can't|unable to) connect to (?:the |a )?(?:running )?ollama|Server Connection Error|Ollama: Network Problem|could not connect to (?:a running )?ollama|could not connect to ollama app"),
-    Phrase("remote_refused", r"Connect call failed \('(?:10|172|192)\.|Cannot connect to host host\.docker\.internal|(?:host\.docker\.internal|(?<![\d.])(?:10|172|192)\.\d+\.\d+\.\d+):\d+.*(?:refused|ECONNREFUSED)"
+    Phrase("remote_refused", r"(?:127\.0\.0\.1|localhost)(?::\d+)? (?:works?|answers|is fine)[^\n]{0,24}(?<![\d.])(?:10|172|192)\.\d+\.\d+\.\d+(?::\d+)? (?:does not|doesn't|fails|is refused|not)\b|Connect call failed \('(?:10|172|192)\.|Cannot connect to host host\.docker\.internal|(?:host\.docker\.internal|(?<![\d.])(?:10|172|192)\.\d+\.\d+\.\d+):\d+.*(?:refused|ECONNREFUSED)"
            r"|connect to (?:host\.docker\.internal|(?:10|172|192)\.\d+\.\d+\.\d+) port \d+"
            r"|ECONNREFUSED (?:10|172|192)\."),
     Phrase("connection_refused", r"(?<!\d:443: connect: )(?<!:80: connect: )connection refused|ECONNREFUSED|Failed to connect to \S+ port \d+"
@@ -157,7 +157,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("estimate_told", r"memory\.available=[\"']?\[(?P<free>[\d.]+ [KMGT]iB)\][\"']?[^\n]{0,80}memory\.required\.full=[\"']?(?P<needed>[\d.]+ [KMGT]iB)"),
     Phrase("ps_context", r"\bollama ps\b[^\n]{0,60}\bCONTEXT\b\W{0,3}(?P<tokens>\d{4,7})\b(?! ?(?:→|->))"),
     Phrase("gpu_libraries_gone", r"^(?:find|ls): (?:cannot access )?[‘'\"]?/(?:usr/)?(?:local/)?lib/ollama/?[’'\"]?: No such file"),
-    Phrase("xid_told", r"\bXid (?:code |error |\(PCI[^)\n]*\): )?(?P<code>\d{1,3})\b"),
+    Phrase("gpu_error_told", r"\*ERROR\* (?:Trying to push to a killed entity|ring \S+ timeout)|\bXid (?:code |error |\(PCI[^)\n]*\): )?(?P<code>\d{1,3})\b"),
     Phrase("nginx_location", r"^\s*location\s+\S+\s*\{"),
     Phrase("nginx_proxy_pass", r"proxy_pass\s+https?://\S+"),
     Phrase("nginx_read_timeout", r"proxy_read_timeout\s+(?!60s?;)\S+"),

@@ -16,20 +16,21 @@ from collections.abc import Iterator
 
 from ollamactl.core.paste.screens import Lines
 
-KINDS = {"reloaded_each_time", "keep_alive_reset", "num_ctx_on_v1", "container_asks_itself"}
+KINDS = {"reloaded_each_time", "keep_alive_reset", "num_ctx_on_v1", "container_asks_itself", "path_unknown"}
 
 
 def _setting(names: str, value: str) -> re.Pattern[str]:
     """A line that sets one of these names, in YAML, JSON, TOML or a shell's file."""
     return re.compile(
-        rf"^[\s\-{{,]*[\"']?(?:\w+\.)?(?:{names})[\"']?\s*[:=]\s*[\"']?(?P<value>{value})[\"']?\s*[,}}]?\s*(?:#.*)?$"
+        rf"^[\s\-{{,]*[\"']?(?:\w+\.){{0,4}}(?:{names})[\"']?\s*[:=]\s*[\"']?(?P<value>{value})[\"']?\s*[,}}]?\s*(?:#.*)?$"
     )
 
 
 _MODEL = _setting(r"model(?:_id)?", r"[\w./:-]+")
 _CONTEXT = _setting(r"num_ctx|numCtx|context_?[lL]ength|context_window", r"\d{3,7}")
 _KEEP = _setting(r"keep_?[aA]live", r"-?\d+(?:\.\d+)?(?:ms|[smh])?")
-_BASE = _setting(r"api_?[bB]ase|base_?[uU][rR][lL]|endpoint|host|url", r"https?://\S+?")
+_PROVIDER = _setting(r"provider|type|api", r"[oO]llama")
+_BASE = _setting(r"api_?[bB]ase(?:_?[uU][rR][lL])?|base_?[uU][rR][lL]|endpoint|host|url", r"https?://\S+?")
 _OF_CONTAINER = re.compile(
     r"OLLAMA_(?:BASE_URLS?|API_BASE_URL)[\"']?\s*[=:]\s*[\"']?https?://(?:localhost|127\.0\.0\.1)(?::\d+)?"
 )
@@ -43,6 +44,7 @@ def read(lines: Lines) -> Iterator[tuple[str, int, str]]:
     if not any(FAMILY.search(text) for _, text in lines):
         return
     yield from _asks_itself(lines)
+    yield from _asks_another_path(lines)
     contexts: dict[str, dict[str, tuple[int, str]]] = {}
     model = base = ""
     for n, text in lines:
@@ -60,6 +62,15 @@ def read(lines: Lines) -> Iterator[tuple[str, int, str]]:
         if name and len(values) > 1:
             n, _ = list(values.values())[-1]
             yield "reloaded_each_time", n, f"{name} is asked for with a context of {', '.join(values)}"
+
+
+def _asks_another_path(lines: Lines) -> Iterator[tuple[str, int, str]]:
+    """A client for Ollama's own API whose base address ends in /v1, and that gets 404."""
+    if not any(_PROVIDER.match(text) for _, text in lines) or not any(re.search(r"\b404\b", x) for _, x in lines):
+        return
+    for n, text in lines:
+        if (found := _BASE.match(text)) and re.search(r"/v1/?$", found["value"]):
+            yield "path_unknown", n, text.strip()
 
 
 def _asks_itself(lines: Lines) -> Iterator[tuple[str, int, str]]:

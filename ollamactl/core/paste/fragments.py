@@ -30,6 +30,7 @@ _LOGS = re.compile(
 )
 _TAGGED = re.compile(r"^ollama(?:\.service|-serve)?\[\d+\]: (?=\S)")  # a journal's line without its time and host
 _CONFIG = re.compile(r"(?:,| but| and| while| though|:){0,3} (?:the )?(?:(?:server )?log(?:s| says| shows| has)?:? )?(?=server config\b)", re.I)
+_CONFIG_TOLD = re.compile(r"\s*(?:the )?server config\b[:=]?\s+\S")  # without the time and level of a log
 _SETTING = re.compile(r"\b[A-Z][A-Z0-9]*_[A-Z0-9_]+=\S")
 _JOINED = re.compile(r", (?=msg=\"|memory\.(?:available|required)\S*=)")  # records that somebody joined
 _OPEN, _CLOSE = "([{", ")]}"
@@ -53,6 +54,10 @@ def apart(text: str) -> Apart | None:
         pieces = [said for piece in _pieces(line) for said in _said(_without_source(piece))]
         found += pieces
         places += [number] * len(pieces)
+    told = [at for at, piece in enumerate(found) if _CONFIG_TOLD.match(piece)]
+    if len(told) == 1 and told[0]:  # a start prints it first, who tells of it names it anywhere
+        found.insert(0, found.pop(told[0]))
+        places.insert(0, places.pop(told[0]))
     if found == lines:
         return None
     return Apart("\n".join(found), tuple(places))

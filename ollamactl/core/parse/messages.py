@@ -74,7 +74,7 @@ EVENTS: tuple[Event, ...] = (
     Event("memory_estimate", "offload", "msg", "0.5.12 – 0.12.10", keep=20),
     Event("memory_estimate", "offload to ", "prefix", "0.1.32 – 0.5.11", keep=20),
     Event("metal_buffer", "ggml_metal_add_buffer: allocated '", "text", "up to 0.1.2x",
-          r"allocated '(?P<name>\w+)\s*' buffer, size = *(?P<mib>[\d.]+) MiB", 20),
+          r"allocated '(?P<name>\w+)\s*' buffer, size = *(?P<mib>\d+(?:\.\d+)?) MiB", 20),
     Event("metal_full", "current allocated size is greater than the recommended max working set size", "text", keep=3),
     Event("no_layer_fits", "insufficient VRAM to load any model layers", "prefix", "DEBUG", keep=20),
     Event("no_layer_fits", "not enough vram available", "prefix", "up to 0.1.31", keep=20),

@@ -277,6 +277,15 @@ def test_a_short_time_out_is_told_where_the_log_says_that_clients_hung_up() -> N
     assert not report(rows).findings
 
 
+def test_a_death_is_told_by_its_reason_not_by_the_record_that_holds_it() -> None:
+    error = 'error="llama-server process has terminated: exit status 0xc0000094: {EXCEPTION}\\r\\nInteger division by zero."'
+    text = f'time=2026-06-03T17:01:30.085-07:00 level=INFO source=sched.go:641 msg="Load failed" model=/m/sha256-5cf8 {error}\n'
+    said = "the runner died: llama-server process has terminated: exit status 0xc0000094: {EXCEPTION} Integer division by zero."
+    assert [f.summary for f in report(text).findings] == [said]
+    bare = 'level=ERROR source=sched.go:388 msg="error loading llama server" error="llama runner process no longer running: -1 "\n'
+    assert report(bare).findings[0].summary == "the runner died: llama runner process no longer running: -1"
+
+
 def test_a_cure_that_is_told_is_no_setting() -> None:
     """The words before an assignment say whether it is set or was what helped."""
     cured = report("The GPU sits idle. The fix is one environment variable: export HSA_OVERRIDE_GFX_VERSION=11.0.0\n")

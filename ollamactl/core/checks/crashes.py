@@ -48,7 +48,8 @@ def runner_crash_on_load(signs: Signs, start: Start | None = None) -> Iterator[F
     last = next(reversed(events or told), None)
     cured = _loaded_since(last, start) and not (loads and loads[-1].outcome == "failed")
     error = failed[-1].error if failed else ""
-    why = next((line for line in error.splitlines() if line.strip()), "") or (last.text if last else "")
+    words = [line.strip() for line in error.splitlines() if line.strip()]
+    why = " ".join(words[: 2 if words[:1] and words[0].endswith(":") else 1]) or (last.text if last else "")
     said = f"{'a runner that had served' if served else 'the runner'} died: {_message(why)}"
     said += "; it was loaded again since" if cured else ""
     yield Finding(
@@ -146,8 +147,18 @@ def _loaded_since(event: LogEvent | None, start: Start | None) -> bool:
     )
 
 
+_RECORD = re.compile(r"^(?:time=\S+ )?level=\w+ ")
+_REASON = re.compile(r'\berror="((?:[^"\\]|\\.)+)"')  # of a record: its last words
+_SAID = re.compile(r'\bmsg=(?:"((?:[^"\\]|\\.)+)"|(\S+))')
+
+
 def _message(text: str) -> str:
-    return re.sub(r"^time=\S+ level=\w+ source=\S+ ", "", text)[:160]
+    """What a line says of a death: of a record the error that it names, else its message; else the line."""
+    if not _RECORD.match(text):
+        return text.strip(" :")[:160]
+    found = _REASON.search(text) or _SAID.search(text)
+    said = next(filter(None, found.groups()), "") if found else text
+    return re.sub(r"(?:\\[rn])+", " ", said.replace('\\"', '"')).strip(" :")[:160]
 
 
 def _without_runner(facts: Facts) -> list[LoadedModel]:

@@ -19,6 +19,7 @@ from ollamactl.core.parse.phrases import PHRASES
 from ollamactl.core.paste.claim_rules import RULES
 from ollamactl.core.paste.claims import GPU_WORKS, HALVED
 from ollamactl.core.paste.commands import KINDS
+from ollamactl.core.paste.units import PASSED_OVER
 from ollamactl.core.source import Missing
 
 SOURCES = sorted((Path(base.__file__).parent).glob("*.py"))
@@ -48,7 +49,7 @@ def test_every_check_says_what_it_is(check: base.Check) -> None:
 
 
 def test_every_sign_that_a_check_asks_for_can_be_said() -> None:
-    said = {e.kind for e in EVENTS} | {p.kind for p in PHRASES} | {r.kind for r in RULES} | ELSEWHERE | {HALVED, GPU_WORKS}
+    said = {e.kind for e in EVENTS} | {p.kind for p in PHRASES} | {r.kind for r in RULES} | ELSEWHERE | {HALVED, GPU_WORKS, PASSED_OVER}
     said |= KINDS | {f"unit:{r.kind}" for r in ROWS} | {f"kernel:{r.kind}" for r in (*KERNEL, *ROWS)}
     asked = set()
     for path in SOURCES:

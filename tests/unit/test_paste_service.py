@@ -182,3 +182,25 @@ COMPOSE = (
 )
 def test_a_container_is_older_than_its_compose_file(changed: str, expected: list[str]) -> None:
     assert found(COMPOSE.format(changed=changed)) == expected
+
+
+CAT = """$ cat /etc/systemd/system/{path}
+[Service]
+Environment="OLLAMA_NUM_PARALLEL=4"
+$ journalctl -u ollama | grep "server config" | tail -1
+time=2026-02-01T10:00:00Z level=INFO source=routes.go:1 msg="server config" env="map[OLLAMA_HOST:http://127.0.0.1:11434 OLLAMA_NUM_PARALLEL:{runs}]"
+"""  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "runs", "check"),
+    [
+        ("ollama.d/override.conf", "1", "settings_file_not_read"),
+        ("ollama.service.d/override.conf.bak", "1", "settings_file_not_read"),
+        ("ollama.service.d/override", "1", "settings_file_not_read"),
+        ("ollama.service.d/override.conf", "1", "env_not_in_server_config"),
+        ("ollama.service.d/override.conf.bak", "4", ""),  # which another file sets
+    ],
+)
+def test_a_file_that_is_shown_and_that_systemd_does_not_read(path: str, runs: str, check: str) -> None:
+    assert found(CAT.format(path=path, runs=runs), "warning", "error") == ([check] if check else [])

@@ -9,7 +9,7 @@ from ollamactl.core import settings
 from ollamactl.core.checks.arrived import SHELLS, mismatches
 from ollamactl.core.checks.base import Finding, check, configured, in_force, stated
 from ollamactl.core.facts import Effective, Facts, Service, Start, Stray
-from ollamactl.core.needs import NO_SIGNS, Given, Signs
+from ollamactl.core.needs import NO_SIGNS, Given, Gone, Signs
 from ollamactl.core.remedies import edited
 from ollamactl.core.settings import Setting
 
@@ -37,7 +37,9 @@ def _lost(strays: Iterable[Stray], facts: Facts) -> Iterator[tuple[Stray, Settin
 
 
 @check(weight=81)
-def settings_file_not_read(strays: tuple[Stray, ...], facts: Facts, service: Service) -> Iterator[Finding]:
+def settings_file_not_read(
+    facts: Facts, signs: Signs = NO_SIGNS, strays: tuple[Stray, ...] | None = None, service: Service | None = None
+) -> Iterator[Finding]:
     """A file sets something for the service, and systemd does not read it.
 
     Why: of the folder UNIT.d only files that end in .conf are read; a folder with another name, one for users' units,
@@ -45,6 +47,14 @@ def settings_file_not_read(strays: tuple[Stray, ...], facts: Facts, service: Ser
     Seen: the file beside the environment that systemd passes.
     Do: give it the name, or the place, that is read.
     """
+    shown = [e for e in signs.of("file_not_read") if _lacks(e.fields, facts)]
+    if shown:
+        path = shown[-1].fields.get("path", "")
+        why, fix = _passed_over(path, "drop-in", service or Service(id="ollama.service"))
+        yield Finding("warning", f"{path} is not read by systemd: {why}", signs.quotes(shown), fix)
+        return
+    if service is None or strays is None:
+        raise Gone(facts.why("service" if service is None else "strays"), "service" if service is None else "strays")
     files: dict[str, list[tuple[Stray, Setting]]] = {}
     for one, setting in _lost(strays, facts):
         if one.kind not in ("shell", "manager") and not _copy(one.path, service):
@@ -60,6 +70,12 @@ def settings_file_not_read(strays: tuple[Stray, ...], facts: Facts, service: Ser
             tuple(f"{path}:{one.line}: {one.text.strip()}" for one, _ in found),
             fix,
         )
+
+
+def _lacks(told: dict[str, str], facts: Facts) -> bool:
+    """Whether the service does not have what a file that was shown sets."""
+    setting = settings.lookup(told.get("name", ""))
+    return setting is not None and differs(setting, told.get("value", ""), facts)
 
 
 def _copy(path: str, service: Service) -> bool:

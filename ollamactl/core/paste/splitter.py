@@ -14,7 +14,7 @@ from ollamactl.core.paste.canonical import canonical, quoted
 from ollamactl.core.paste.fragments import SHORT
 from ollamactl.core.paste.printed import Printed
 from ollamactl.core.paste.shape import LOG_LINE, LONGEST, WORLDS, clauses, foreign, named, plain
-from ollamactl.core.paste.units import SHOW_ONLY, text_of, unit_blocks
+from ollamactl.core.paste.units import PASSED_OVER, SHOW_ONLY, passed_over, sets_of, text_of, unit_blocks
 from ollamactl.core.paste.variables import SETS, SPLIT, advised, calls_another_host, mentioned
 
 ASIDE = 2000  # lines that are looked at for more than a log's
@@ -49,7 +49,12 @@ class Splitter:
         lines = text.split("\n")
         keep = list(lines)
         for first, last, path in unit_blocks(lines):
-            if path.endswith((".service", ".conf")) or not path:
+            if passed_over(path):
+                for n, name, value in sets_of(lines, first, last):
+                    sets = {"path": path, "name": name, "value": value}
+                    shown = f"{path}: {name}={value}"
+                    self.messages.append(LogEvent(kind=PASSED_OVER, text=shown, line=n, fields=sets))
+            elif path.endswith((".service", ".conf")) or not path:
                 self._unit(lines[first:last], path, first)
             for n in range(first, last):
                 keep[n] = ""

@@ -71,7 +71,27 @@ def _path(line: str) -> str:
         return found[1]
     command = screens.prompt(line)
     path = screens.opened(command) if command else ""
-    return path if path.endswith(".service") or ("/systemd/" in path and path.endswith(".conf")) else ""
+    beside = "/systemd/" in path and (".d/" in path or path.endswith(".conf"))
+    return path if beside or path.endswith(".service") else ""
+
+
+PASSED_OVER = "file_not_read"
+_READ = re.compile(r"/(?:ollama[\w@.-]*\.)?service\.d$|/systemd/\w+\.conf\.d$")  # folders of drop-ins
+
+
+def passed_over(path: str) -> bool:
+    """Whether systemd does not read a file there for Ollama's unit: by its folder's name, or its own."""
+    folder, _, name = path.rpartition("/")
+    if "/systemd/" not in path or name.endswith((".service", ".socket")) or not folder.endswith(".d"):
+        return False
+    return not name.endswith(".conf") or _READ.search(folder) is None
+
+
+def sets_of(lines: list[str], first: int, last: int) -> Iterator[tuple[int, str, str]]:
+    """(number of the line, name, value) of Ollama's variables that a block sets."""
+    for n in range(first, last):
+        for name, value in re.findall(r"\b(OLLAMA_\w+)=([^\s\"']*)", lines[n]):
+            yield n + 1, name, value
 
 
 def text_of(lines: list[str], first: int) -> str:

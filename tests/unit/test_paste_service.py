@@ -204,3 +204,25 @@ time=2026-02-01T10:00:00Z level=INFO source=routes.go:1 msg="server config" env=
 )
 def test_a_file_that_is_shown_and_that_systemd_does_not_read(path: str, runs: str, check: str) -> None:
     assert found(CAT.format(path=path, runs=runs), "warning", "error") == ([check] if check else [])
+
+
+ENV_FILE = """$ cat /etc/default/ollama
+OLLAMA_NUM_PARALLEL=4
+$ systemctl cat ollama
+# /etc/systemd/system/ollama.service
+[Service]
+ExecStart=/usr/local/bin/ollama serve
+{line}"""
+
+
+@pytest.mark.parametrize(
+    ("line", "checks"),
+    [
+        ("", ["settings_file_not_read"]),
+        ("EnvironmentFile=/etc/default/ollama\n", []),
+        ("EnvironmentFile=-/etc/default/ollama\n", []),
+        ("Environment=OLLAMA_NUM_PARALLEL=4\n", ["settings_in_main_unit"]),  # which it has from elsewhere
+    ],
+)
+def test_an_environment_file_that_is_shown_and_that_the_unit_does_not_name(line: str, checks: list[str]) -> None:
+    assert found(ENV_FILE.format(line=line), "warning", "error") == checks

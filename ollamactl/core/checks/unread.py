@@ -50,7 +50,7 @@ def settings_file_not_read(
     shown = [e for e in signs.of("file_not_read") if _lacks(e.fields, facts)]
     if shown:
         path = shown[-1].fields.get("path", "")
-        why, fix = _passed_over(path, "drop-in", service or Service(id="ollama.service"))
+        why, fix = _passed_over(path, shown[-1].fields.get("kind", "drop-in"), service or Service(id="ollama.service"))
         yield Finding("warning", f"{path} is not read by systemd: {why}", signs.quotes(shown), fix)
         return
     if service is None or strays is None:

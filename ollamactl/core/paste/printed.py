@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from ollamactl.core.facts import EnvFile, Process, UnitFile
 from ollamactl.core.parse import envfile, unitfile
@@ -13,6 +14,7 @@ _SHELL = re.compile(
     r"(?:sudo )?(?:systemctl --user show-environment|env|printenv|export -p|declare -x|set)\b(?: *\||$)"
 )
 _PROFILE = re.compile(r"/etc/environment$|/etc/profile\b|\.(?:bashrc|zshrc|profile|bash_profile|zprofile|zshenv)$")
+_ENVIRONMENT = re.compile(r"/etc/(?:default|sysconfig|conf\.d)/ollama\b|/etc/ollama\b")
 _ASSIGNED = re.compile(r"\s*(?:export )?(?P<name>[A-Za-z_]\w*)=(?P<value>.*?)\s*$")
 
 
@@ -88,6 +90,18 @@ class Printed:
                 text = "\n" * (lines[0][0] - 1) + "\n".join(text for _, text in lines) + "\n"
                 found.append(envfile.parse(text, path, declared_in=file.path, declared_line=row.line))
         return tuple(found)
+
+    def unnamed(self, files: tuple[UnitFile, ...]) -> Iterator[tuple[str, int, str, str]]:
+        """(path, number of the line, name, value) of environment files of Ollama that were printed and that no unit's
+        file names, where the unit itself was printed too."""
+        if not any(file.role == "main" for file in files):
+            return
+        named = [value.lstrip("-") for value, _, _ in unitfile.values(files, "Service", "EnvironmentFile")]
+        for path, lines in self._files.items():
+            if _ENVIRONMENT.match(path) and not any(screens.same_file(path, one) for one in named):
+                for number, line in lines:
+                    if (found := _ASSIGNED.match(line)) and found["name"].startswith("OLLAMA_"):
+                        yield path, number, found["name"], found["value"].strip("\"'")
 
     def lines_of(self, read: tuple[EnvFile, ...]) -> set[int]:
         """Numbers of the lines of these files."""

@@ -51,9 +51,7 @@ class Splitter:
         for first, last, path in unit_blocks(lines):
             if passed_over(path):
                 for n, name, value in sets_of(lines, first, last):
-                    sets = {"path": path, "name": name, "value": value}
-                    shown = f"{path}: {name}={value}"
-                    self.messages.append(LogEvent(kind=PASSED_OVER, text=shown, line=n, fields=sets))
+                    self._passed_over("drop-in", path, n, name, value)
             elif path.endswith((".service", ".conf")) or not path:
                 self._unit(lines[first:last], path, first)
             for n in range(first, last):
@@ -209,6 +207,11 @@ class Splitter:
             if name not in self.worlds and re.search(pattern, line[:400]):
                 self.worlds.append(name)
 
+    def _passed_over(self, kind: str, path: str, line: int, name: str, value: str) -> None:
+        """Notes a variable of a file that systemd does not read."""
+        fields = {"kind": kind, "path": path, "name": name, "value": value}
+        self.messages.append(LogEvent(kind=PASSED_OVER, text=f"{path}: {name}={value}", line=line, fields=fields))
+
     # -- together --
 
     def facts(self) -> Facts:
@@ -219,6 +222,8 @@ class Splitter:
         if self.files:
             service = service or _stub(self.files)
             effective = environment.effective(service, self.files, read, {})
+        for row in self.printed.unnamed(tuple(self.files)):
+            self._passed_over("env-file", *row)
         apart = self.printed.lines_of(read)
         self.variables = [v for v in self.variables if v.line not in apart]
         process = self.printed.process(service.main_pid if service else 0)

@@ -812,6 +812,11 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "bind_loopback_only",
         "127.0.0.1:11434 works, 192.168.1.9:11434 works",
     ),
+    "an option that is refused": (
+        "each conversation fails with 400: top_a is no longer supported",
+        "bad_request_400",
+        "each conversation has 400 words: top_a helps there",
+    ),
     "a unit that systemd does not take": (
         "Failed to start ollama.service: Unit ollama.service has a bad unit file setting.",
         "unit_refused",

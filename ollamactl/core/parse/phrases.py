@@ -135,7 +135,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("capability_missing", r"(?:\berror\b|\b400\b|registry\.ollama\.ai|responseerror)[^\n]{0,120}?(?:\\?[\"'](?P<model>[\w./:@+-]+)\\?[\"']|(?P<more_model>[\w.:-]+/[\w./:@+-]+)) does not support (?P<what>tools|thinking|chat|generate|completion|insert|embed\w*|vision)\b"
            r"|^(?!Error)[^\n]{0,120}(?<![\w/.:-])(?P<tagged_model>(?:[\w.-]+/){0,3}[\w.-]+:[\w.-]+) does not support (?P<tagged_what>tools|thinking|chat|generate|vision)\b"
            r"|this model is missing data required for image input"),
-    Phrase("bad_request", r"\bjson: cannot unmarshal \w+ into Go (?:struct field|value)\b|\"error\"\W{1,4}invalid character '[^<]|\boption \\?\"\w+\\?\" must be of type \w+|\"error\"\W{1,4}(?:model is required|missing request body)"),
+    Phrase("bad_request", r"\b400\b\W{1,4}[\w .]{3,60}\b(?:is no longer supported|is required|is invalid|must be)\b|\bjson: cannot unmarshal \w+ into Go (?:struct field|value)\b|\"error\"\W{1,4}invalid character '[^<]|\boption \\?\"\w+\\?\" must be of type \w+|\"error\"\W{1,4}(?:model is required|missing request body)"),
     Phrase("path_unknown", r"^[^\n]{0,60}\b404 page not found\b|\bhttps?://[^\s/\"]+:11434/(?:(?!api/|v1/)|v1/api/|api/v1/)[\w/]{3,40}\"? \"?(?:HTTP/[\d.]+ )?404\b"),
     Phrase("cloud_unauthorized", r"need to be signed in to (?:\w+ ){1,3}run cloud models|\"signin_url\"|\bollama\.com/connect\?name=|\b[\w.]+[:-]cloud\b[^\n]{0,60}\b(?:401|unauthorized)\b|\b(?:401|unauthorized)\b[^\n]{0,60}[\w.][:-]cloud\b"),
     Phrase("cloud_limit", r"\b(?:reached|exceeded) your (?:\w+ ){0,2}usage limit|\bollama\.com/upgrade\b"),

@@ -35,6 +35,7 @@ def test_the_like_of_it_without_the_fault_is_quiet(kind: str) -> None:
 
 # questions, and what people say of a host on which all is well
 QUIET = [
+    '"State": { "Status": "running", "OOMKilled": false, "ExitCode": 0 }, the container is up',
     "Stopping any existing servers...",
     "DGX Spark: 'skipping CUDA device' at each start, yet the GPU works.",
     "key not found: is something missing in the models folder?",

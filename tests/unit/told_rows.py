@@ -817,6 +817,111 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "bad_request_400",
         "each conversation has 400 words: top_a helps there",
     ),
+    "a system that is not ready": (
+        "ggml_cuda_init: failed to initialize CUDA: system not yet initialized",
+        "cuda_init_999",
+        "ggml_cuda_init: found 8 CUDA devices",
+    ),
+    "a port of another program": (
+        "Error: Head \"http://127.0.0.1:11434/\": read tcp 127.0.0.1:11114->127.0.0.1:11434: wsarecv: An existing connection was forcibly closed by the remote host.",
+        "running_server_is_not_the_service",
+        "ollama list shows four models",
+    ),
+    "a package of a distribution": (
+        "Arch Linux, the GPU is found\ntime=2025-04-01T16:46:16.335+03:30 level=INFO source=ggml.go:109 msg=system CPU.0.SSE3=1 CPU.0.AVX=1 CPU.0.LLAMAFILE=1 compiler=cgo(gcc)",
+        "package_without_gpu_libs",
+        "Arch Linux, the GPU is found\ntime=2025-04-01T16:46:16.335+03:30 level=INFO source=ggml.go:109 msg=system CPU.0.SSE3=1 CUDA.0.ARCHS=750 CPU.0.LLAMAFILE=1 compiler=cgo(gcc)",
+    ),
+    "an override on Windows": (
+        "HSA_OVERRIDE_GFX_VERSION is set in the system environment variables",
+        "gfx_override",
+        "HSA_OVERRIDE_GFX_VERSION is set nowhere",
+    ),
+    "a Mac of one's own making": (
+        "macOS Sonoma (x86_64), AMD Radeon RX 6800 XT\nmodels run on the CPU only",
+        "gpu_not_supported_by_backend",
+        "Linux, AMD Radeon RX 6800 XT\nmodels run on the GPU",
+    ),
+    "devices that a unit lacks": (
+        "The unit has a DeviceAllow list without /dev/dxg, the GPU is not found",
+        "unit_sandbox_hides_gpu",
+        "The unit has no list of devices, the GPU is found",
+    ),
+    "a service and a shell": (
+        "the service computes on the CPU\nfrom a shell the same package uses the GPU",
+        "unit_sandbox_hides_gpu",
+        "the service computes on the GPU\nfrom a shell the same package uses the GPU",
+    ),
+    "one address for the service": (
+        "Environment=OLLAMA_HOST=192.168.1.10:11434\n$ ollama pull phi4\nError: could not connect to ollama app, is it running?",
+        "client_host_differs_from_server",
+        "Environment=OLLAMA_HOST=192.168.1.10:11434\n$ OLLAMA_HOST=192.168.1.10 ollama pull phi4\nsuccess",
+    ),
+    "a window that changes": (
+        "At each round the model is unloaded and loaded with a larger context",
+        "model_reload_every_request",
+        "At each round the model answers with a larger context",
+    ),
+    "a window of the model": (
+        "OLLAMA_CONTEXT_LENGTH=16384 is set\n>>> /show parameters\nnum_ctx                        4096\nrunner with --ctx-size 4096",
+        "modelfile_num_ctx_overrides",
+        "OLLAMA_CONTEXT_LENGTH=16384 is set\n>>> /show parameters\nnum_ctx                        16384\nrunner with --ctx-size 16384",
+    ),
+    "a refused client with an empty list": (
+        "The program offers no models\nError: connect ECONNREFUSED 172.17.0.1:11434",
+        "bind_loopback_only",
+        "The program offers four models",
+    ),
+    "a prompt cache by its sizes": (
+        "runner RSS 9.4 GB, 27 prompts, 7377.676 MiB (limits: 8192.000 MiB), ollama ps shows nothing of it",
+        "prompt_cache_growth",
+        "runner RSS 0.4 GB, 2 prompts, 77.676 MiB (limits: 8192.000 MiB)",
+    ),
+    "a cure by a setting": (
+        "AMD Ryzen AI 9 HX 370: the CPU is used\nit works again after OLLAMA_IGPU_ENABLE=1 was added",
+        "igpu_dropped",
+        "AMD Ryzen AI 9 HX 370: the GPU is used\nit works as before with OLLAMA_IGPU_ENABLE=1",
+    ),
+    "a cure by a package": (
+        "solved by installing ollama-cuda",
+        "package_without_gpu_libs",
+        "not solved by installing ollama-cuda",
+    ),
+    "a cure by a group": (
+        "It works after usermod -aG render ollama",
+        "kfd_permission_denied",
+        "It does not work after usermod -aG render ollama",
+    ),
+    "words of a failed allocation": (
+        "server.log: it could not allocate enough memory",
+        "load_oom",
+        "server.log: it allocated enough memory",
+    ),
+    "Metal's own library": (
+        "ggml_metal_init: error: failed to initialize the Metal library",
+        "gpu_not_supported_by_backend",
+        "ggml_metal_init: loaded in 0.006 sec",
+    ),
+    "a tunnel": (
+        "Through ngrok the server answers 403, on localhost it does not",
+        "origin_not_allowed_403",
+        "Through ngrok the server answers 200",
+    ),
+    "twenty seconds to the millisecond": (
+        "Aug 07 13:30:29 host ollama[17408]: [GIN] 2024/08/07 - 13:30:29 | 500 | 20.000781644s | 10.1.1.1 | POST \"/api/generate\"",
+        "client_timeout_500_clusters",
+        "Aug 07 13:30:29 host ollama[17408]: [GIN] 2024/08/07 - 13:30:29 | 500 | 20.381781644s | 10.1.1.1 | POST \"/api/generate\"",
+    ),
+    "models of before": (
+        "After the upgrade of the package ollama no longer finds the models",
+        "models_in_two_dirs",
+        "After the upgrade of the package ollama finds the models",
+    ),
+    "a command that asks the old port": (
+        "Environment=OLLAMA_HOST=0.0.0.0:8200\nollama run phi4: told to call ollama serve first",
+        "client_host_differs_from_server",
+        "Environment=OLLAMA_HOST=127.0.0.1:11434\nollama run phi4: answers",
+    ),
     "a unit that systemd does not take": (
         "Failed to start ollama.service: Unit ollama.service has a bad unit file setting.",
         "unit_refused",

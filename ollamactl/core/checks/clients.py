@@ -73,7 +73,13 @@ def request_never_reaches_slot(
             return
 
 
-@check(weight=58, explains=("server_not_reachable",))
+def _one_address(value: str) -> bool:
+    """Whether it is an address of one interface that is not the loopback's."""
+    found = re.match(r"(?:https?://)?(\d+\.\d+\.\d+\.\d+)(?::\d+)?/?$", value)
+    return found is not None and not found[1].startswith(("127.", "0."))
+
+
+@check(weight=58, explains=("server_not_reachable", "wildcard_bind_shown_as_ipv6"))
 def client_host_differs_from_server(
     facts: Facts,
     signs: Signs = NO_SIGNS,
@@ -114,6 +120,14 @@ def client_host_differs_from_server(
         yield Finding("warning", said, lines, fix, explains=("port_in_use", "api_exposed_without_auth"))
         return
     cannot = signs.has("client_cannot_connect", "connection_refused")
+    single = [g for g in hosts if g.scope in ("service", "docker", "compose", "told") and _one_address(g.value)]
+    if cannot and single and not signs.has("remote_refused"):
+        said = f"the server listens on {single[0].value} only, the command asks 127.0.0.1"
+        lines = (single[0].place, *signs.lines("client_cannot_connect", "connection_refused"))
+        so = ("bind_loopback_only", "bind_refused")
+        fix = f"export OLLAMA_HOST={single[0].value}    # in the shells that run ollama; or 0.0.0.0 for the service"
+        yield Finding("warning", said, lines, fix, explains=so)
+        return
     if cannot and port and port != "11434" and not signs.has("unit:main_exited"):
         lines = signs.lines("client_cannot_connect", "connection_refused")
         told = " ".join(lines)

@@ -168,7 +168,7 @@ def modelfile_num_ctx_overrides(
     """
     start = facts.start
     told = next((g.value for g in given if g.name == "OLLAMA_CONTEXT_LENGTH"), "0")
-    wanted = (start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") if start else told
+    wanted = ((start.config or {}).get("OLLAMA_CONTEXT_LENGTH", "0") if start and start.config else "") or told
     own = signs.of("num_ctx_in_modelfile")
     if own and wanted.isdigit() and int(wanted) and own[-1].fields.get("tokens") not in (None, wanted):
         yield Finding(

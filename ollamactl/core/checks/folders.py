@@ -404,7 +404,11 @@ def models_in_two_dirs(
             (elsewhere[-1].place, *signs.lines("nothing_listed")),
             f"{log}    # what it runs with; the desktop app has a setting of its own",
         )
-    elif signs.has("models_gone", "lists_differ") and not (signs.has("remote_client") and signs.has("not_allowed")):
+    elif (
+        signs.has("models_gone", "lists_differ")
+        and not (signs.has("remote_client") and signs.has("not_allowed"))
+        and not signs.has("remote_refused", "connection_refused")
+    ):
         yield Finding(
             "warning",
             "models that were pulled are not listed: the server looks in another folder",

@@ -151,6 +151,13 @@ def package_without_gpu_libs(signs: Signs, facts: Facts, start: Start | None = N
             signs.lines("gpu_libraries_absent"),
             "sudo pacman -S ollama-cuda    # ollama-rocm, ollama-vulkan; elsewhere: https://ollama.com/install.sh",
         )
+    elif signs.has("arch_linux") and signs.has("cpu_backend_only") and not used(signs, start):
+        yield Finding(
+            "warning",
+            "the distribution's package ollama has the CPU's backend only; those of GPUs are packages of their own",
+            signs.lines("cpu_backend_only", most=1),
+            "sudo pacman -S ollama-cuda    # or ollama-rocm, ollama-vulkan",
+        )
     elif signs.has("package_variant"):
         yield Finding(
             "warning",
@@ -189,6 +196,7 @@ def _on_mac(facts: Facts) -> bool:
         "runner_killed",
         "amdgpu_version_file_missing",
         "service_started_before_gpu",
+        "ps_says_gpu_but_cpu_busy",
         "kfd_permission_denied",
     ),
 )

@@ -16,6 +16,11 @@ RUNNER = r"ggml_cuda_init|(?:CUDA|ROCm) error"  # how the engine's own lines abo
 UNKNOWN = r"\b999\b|ggml_cuda_init: failed to initialize CUDA: unknown error"
 NO_UVM = r"init failure: 304|cuInit err: 304|OS call failed or operation not supported"  # CUDA_ERROR_OPERATING_SYSTEM
 # too old, no device, of another version, not permitted, no unified memory, unknown error: each has its check
+NOT_YET = "system not yet initialized"
+KNOWN_WORDS = re.compile(
+    r"insufficient|no CUDA-capable|\(null\)|forward compat|display driver|not permitted|OS call failed|not supported"
+    r"|unknown|mismatch|out of memory"
+)
 KNOWN_CODES = ("35", "100", "18", "803", "804", "800", "304", "999")
 
 
@@ -265,19 +270,19 @@ def cuda_init_999(signs: Signs, start: Start | None = None) -> Iterator[Finding]
             "systemctl start ollama",
         )
     elif not events and not used(signs, start) and (mute := _unexplained(signs)):
-        code = mute[-1].fields["code"]
-        yield Finding(
-            "error",
-            f"CUDA cannot be initialised: the driver's code {code}",
-            signs.quotes(mute),
-            "nvidia-smi; sudo dmesg | grep -i -E 'nvrm|nvidia' | tail    # what the driver says",
-            weight=62,
-        )
+        said = mute[-1].fields.get("error") or f"the driver's code {mute[-1].fields['code']}"
+        fix = "nvidia-smi; sudo dmesg | grep -i -E 'nvrm|nvidia' | tail    # what the driver says"
+        if said == NOT_YET or mute[-1].fields.get("code") == "802":
+            said = f"{NOT_YET} (802): with NVSwitch the fabric manager does that, of the driver's own version"
+            fix = "systemctl status nvidia-fabricmanager; sudo systemctl enable --now nvidia-fabricmanager"
+        yield Finding("error", f"CUDA cannot be initialised: {said}", signs.quotes(mute), fix, weight=62)
 
 
 def _unexplained(signs: Signs) -> list[LogEvent]:
-    """Failures of CUDA's start with a code that no other check knows."""
-    return [e for e in signs.of("cuda_init_failed") if e.fields.get("code", "") not in {"", *KNOWN_CODES}]
+    """Failures of CUDA's start with a code, or in words, that no other check knows."""
+    failures = signs.of("cuda_init_failed")
+    coded = [e for e in failures if e.fields.get("code", "") not in {"", *KNOWN_CODES}]
+    return coded or [e for e in failures if e.fields.get("error") and not KNOWN_WORDS.search(e.fields["error"])]
 
 
 @check(

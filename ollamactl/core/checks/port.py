@@ -275,6 +275,13 @@ def running_server_is_not_the_service(facts: Facts, signs: Signs = NO_SIGNS) -> 
     elif signs.has("by_hand_told") and not signs.has("models_gone", "lists_differ"):
         said = "a server started by hand reads nothing of the unit: it has another environment, home and models"
         yield Finding("warning", said, signs.lines("by_hand_told"), "sudo systemctl restart ollama")
+    elif signs.has("answer_broken") and facts.service is None:
+        yield Finding(
+            "warning",
+            "what listens on Ollama's port breaks each connection off: another program, most likely",
+            signs.lines("answer_broken"),
+            "sudo ss -ltnp 'sport = :11434'    # Windows: netstat -ano | findstr 11434",
+        )
     elif signs.has("two_servers"):
         yield Finding(
             "warning",

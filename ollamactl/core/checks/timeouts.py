@@ -39,6 +39,7 @@ def clusters(failed: tuple[Request, ...], shortest: float = SHORTEST) -> list[tu
     return sorted(found, key=lambda one: -len(one[1]))
 
 
+EXACT = 0.02  # seconds after a limit at which a client that keeps it hangs up
 LIMITS = (10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 600, 900, 1800, 3600)  # seconds that clients wait for
 
 
@@ -114,6 +115,11 @@ def client_timeout_500_clusters(signs: Signs, start: Start | None = None) -> Ite
     elif signs.has("fixed_time") and not groups:
         said = "requests fail after a fixed time: a client's or a proxy's time-out, not a limit of the server"
         yield Finding("warning", said, signs.lines("fixed_time"), "raise the client's and the proxy's time-out")
+    elif start and not groups and not rising and (exact := _to_the_moment(start)):
+        after = seconds(exact[-1].seconds)
+        said = f"a request failed after {after} to the hundredth: what a client's time-out looks like"
+        fix = f"raise the client's time-out above {after}, or shorten answers: ollamactl plan"
+        yield Finding("info", said, shown(exact), fix, weight=20)
     elif start and (single := _hung_up(start, signs)) and not groups and not rising:
         said = f"a client hung up after {seconds(single[-1].seconds)}, before its answer was there"
         fix = "raise the client's time-out, if nobody cancelled it; or shorten answers: ollamactl plan"
@@ -126,6 +132,12 @@ def client_timeout_500_clusters(signs: Signs, start: Start | None = None) -> Ite
             signs.lines("given_up_after"),
             "raise the client's time-out, or shorten answers: ollamactl plan",
         )
+
+
+def _to_the_moment(start: Start) -> list[Request]:
+    """Failed requests that ended right at a limit that clients keep."""
+    failed = [r for r in start.failed if r.status in (499, 500) and is_work(r.path)]
+    return [r for r in failed if any(0 <= r.seconds - limit <= EXACT for limit in LIMITS)]
 
 
 def _hung_up(start: Start, signs: Signs) -> list[Request]:

@@ -252,6 +252,8 @@ def unit_sandbox_hides_gpu(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Fi
         closed = signs.lines("sandbox_devices")[0]
     if not closed and signs.has("hidden_from_unit"):
         closed = signs.lines("hidden_from_unit")[0]
+    if not closed and signs.has("gpu_by_hand") and signs.has("cpu_instead"):
+        closed = signs.lines("gpu_by_hand")[0]
     found = {c.library.lower() not in ("cpu", "") for c in facts.start.computes} if facts.start else set()
     if closed and (found == {True} or (True in found and not signs.has("serve_by_hand"))):
         return

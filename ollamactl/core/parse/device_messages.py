@@ -83,6 +83,7 @@ DEVICES: tuple[Event, ...] = (
     Event("driver_mute", "couldn't communicate with the NVIDIA driver", "text", "nvidia-smi"),
     Event("nvml_failed", "Failed to initialize NVML", "text"),
     Event("nvml_failed", "Unable to load CUDA management library", "text"),
+    Event("gpu_unsupported", "failed to initialize the Metal library", "text", "its source does not compile there"),
     Event("nvml_failed", "nvml vram init failure", "text", "up to 0.1.2x", r"init failure: (?P<code>\d+)"),
     Event("cuda_init_failed", "cudaSetDevice err: ", "text", "", r"err: (?P<code>\d+)"),
     Event("cuda_init_failed", "library init failure: ", "text", "", r"init failure: (?P<code>\d+)"),

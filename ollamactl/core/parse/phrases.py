@@ -62,6 +62,8 @@ PHRASES: tuple[Phrase, ...] = (
     # clients
     Phrase("client_version_differs", r"client version is \S+|Warning: client version"),
     Phrase("client_cannot_connect", r"(?:could not|couldn't|cannot|can't|unable to) connect to (?:the |a )?(?:running )?ollama|Server Connection Error|Ollama: Network Problem|could not connect to (?:a running )?ollama|could not connect to ollama app"),
+    Phrase("arch_linux", r"\b(?:Arch Linux|Arch(?=[' ])|pacman|CachyOS|Manjaro|EndeavourOS|Garuda)\b"),
+    Phrase("answer_broken", r"\b(?:Head|Get) \"?http://(?:127\.0\.0\.1|localhost|0\.0\.0\.0):\d+/\"?: (?:read tcp[^\n]*(?:forcibly closed|connection reset)|EOF|net/http: HTTP/1\.x transport connection broken)"),
     Phrase("remote_refused", r"(?:127\.0\.0\.1|localhost)(?::\d+)? (?:works?|answers|is fine)[^\n]{0,24}(?<![\d.])(?:10|172|192)\.\d+\.\d+\.\d+(?::\d+)? (?:does not|doesn't|fails|is refused|not)\b|Connect call failed \('(?:10|172|192)\.|Cannot connect to host host\.docker\.internal|(?:host\.docker\.internal|(?<![\d.])(?:10|172|192)\.\d+\.\d+\.\d+):\d+.*(?:refused|ECONNREFUSED)"
            r"|connect to (?:host\.docker\.internal|(?:10|172|192)\.\d+\.\d+\.\d+) port \d+"
            r"|ECONNREFUSED (?:10|172|192)\."),
@@ -82,7 +84,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("no_reply", r"\bzero bytes\b|\bhang(?:s|ing)? (?:indefinitely|for ?ever|infinitely)|\binfinit\w+ hang"),
     Phrase("server_answers", r"/api/(?:version|tags|ps)\b[^\n]{0,80}\b(?:keep|still|continue)\w* (?:to )?(?:respond|answer|work|return)"),
     Phrase("needs_newer", r"requires a newer version of Ollama|pull model manifest: 412|may require a newer version"),
-    Phrase("runner_killed", r"\bOOMKilled\b|[Ee]xit(?:ed)?(?: with)? [Cc]ode:?\s+137\b"),
+    Phrase("runner_killed", r"\bOOMKilled\b(?![\"\x27]?\s?[:=]\s?false)|[Ee]xit(?:ed)?(?: with)? [Cc]ode:?\s+137\b"),
     Phrase("reloaded_each_time", r"unload\w*[^\n]{0,30}\bmodels?\b[^\n]{0,30}\b(?:every|each)\b|(?:repeatedly|constantly|keeps?) (?:\w+ and )?re-?load\w*[^\n]{0,30}\bmodels?\b"
            r"|re-?load\w*[^\n]{0,40}\bmodels?\b[^\n]{0,80}(?:\bcontext\b|num_ctx)|(?:different|chang\w+|var\w+) (?:num_ctx|context)[^\n]{0,80}re-?load|(?:num_ctx|context \w+)[^\n]{0,60}(?:caus\w+|result\w*|trigger\w*)[^\n]{0,60}re-?load"
            r"|re-?(?:load|start|initiali[sz])\w*[^\n]{0,40}\bmodel\b[^\n]{0,50}\b(?:every|each|all the)\b"

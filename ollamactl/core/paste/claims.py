@@ -12,7 +12,7 @@ from functools import cache
 
 from ollamactl.core import settings
 from ollamactl.core.parse import phrases
-from ollamactl.core.paste.claim_rules import NAMES, RULES
+from ollamactl.core.paste.claim_rules import CURED, CURES, NAMES, RULES, UNCURED
 
 # a sentence that says that all is as meant, or what has cured it
 _WELL = re.compile(
@@ -70,9 +70,11 @@ def find(sentence: str) -> list[tuple[str, dict[str, str]]]:
         return []
     if _FREED.search(text) and (kind := next((k for name, k in HARMFUL.items() if name in text), "")):
         return [(kind, {})]
+    says = _Reader(text).says
+    if says(CURED) and not says(UNCURED) and (cured := [kind for kind, remedy in CURES if says(remedy)]):
+        return [(kind, {}) for kind in cured]
     if _WELL.search(text):
         return [(GPU_WORKS, {})] if _WORKS.search(text) else []
-    says = _Reader(text).says
     found: list[str] = []
     for rule in RULES:
         if rule.kind not in found and all(map(says, rule.all)) and not any(map(says, rule.none)):

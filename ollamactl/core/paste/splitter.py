@@ -15,7 +15,7 @@ from ollamactl.core.paste.fragments import SHORT
 from ollamactl.core.paste.printed import Printed
 from ollamactl.core.paste.shape import LOG_LINE, LONGEST, WORLDS, clauses, foreign, named, plain
 from ollamactl.core.paste.units import PASSED_OVER, SHOW_ONLY, passed_over, sets_of, text_of, unit_blocks
-from ollamactl.core.paste.variables import SETS, SPLIT, advised, calls_another_host, mentioned
+from ollamactl.core.paste.variables import SETS, SPLIT, advised, calls_another_host, for_a_client, mentioned
 
 ASIDE = 2000  # lines that are looked at for more than a log's
 _SHOW = re.compile(rf"({'|'.join(systemctl.PROPERTIES)})=")
@@ -186,7 +186,8 @@ class Splitter:
                     seen.add(name)
                     value = found["value"].strip("\"'")
                     scope = (self.printed.scope(name, value) if scope == "env" else "") or scope
-                    scope = "client" if scope == "shell" and calls_another_host(name, value) else scope
+                    asks = calls_another_host(name, value) or for_a_client(name, line[found.start() :])
+                    scope = "client" if scope == "shell" and asks else scope
                     self._set(name, value, scope, number, line)
         for name, value, scope in () if seen or self.long else mentioned(line):
             self._set(name, value, scope, number, line)

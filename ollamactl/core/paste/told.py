@@ -83,7 +83,7 @@ def loads(text: str) -> list[str]:
 
 def prompt_cache(text: str) -> list[str]:
     """The engine's line on its prompt cache, with the last of the sizes that the sentence names."""
-    sizes = list(_CACHED.finditer(text)) if "cache" in text and not text.startswith("srv        update") else []
+    sizes = list(_CACHED.finditer(text)) if ("cache" in text or "(limits" in text) and not text.startswith("srv        update") else []
     return [f"srv        update:  - cache state: {m[1]} prompts, {m[2]} MiB (limits: 8192.000 MiB)" for m in sizes[-1:]]
 
 

@@ -69,7 +69,7 @@ _PLACES: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 # what a sentence recommends, or says to have cured the fault, is no setting of the host that is asked about
 _ADVICE = re.compile(
-    r"\bto enable\b|\b(?:docs|documentation|README|FAQ) (?:say|says|tells?|reads?)\b|\b(?:try|should|must|needs?|needed|requires?)\b|\bfix(?:ed|es)?\b|\bsolv(?:ed?|es)\b|\bhelp(?:s|ed)\b|\bworks? (?:with|after|when|if)\b"
+    r"\bto enable\b|\b(?:docs|documentation|README|FAQ) (?:say|says|tells?|reads?)\b|\b(?:try|should|must|needs?|needed|requires?)\b|\bfix(?:ed|es)?\b|\bsolv(?:ed?|es)\b|\bhelp(?:s|ed)\b|\bworks? (?:again |now |only )?(?:with|after|when|if|once)\b|\bis the (?:\w+ )?(?:issue|solution|answer|cure)\b"
     r"|\b(?:adding|added|removing|removed|without|unless|until)\b|\bafter (?:setting|raising|lowering)\b", re.I
 )
 
@@ -80,6 +80,11 @@ _CURE = re.compile(r"\b(?:docs?|documentation|README|FAQ|fix(?:ed|es)?|solv(?:ed
 def calls_another_host(name: str, value: str) -> bool:
     """Whether a variable tells a client which server to ask: the name of a host is nothing to listen on."""
     return name == "OLLAMA_HOST" and re.match(r"(?:https?://)?(?!localhost\b|x+\.x)[a-z][\w-]*\.", value, re.I) is not None
+
+
+def for_a_client(name: str, command: str) -> bool:
+    """Whether the address stands before a command of a client, which asks there."""
+    return name == "OLLAMA_HOST" and re.search(r"\bollama (?:pull|run|list|ls|ps|show|create|push|cp|rm|stop)\b", command) is not None
 
 
 def advised(before: str) -> bool:

@@ -46,6 +46,13 @@ def test_line() -> None:
     )  # fmt: skip
 
 
+def test_a_client_that_somebody_masked() -> None:
+    row = '[GIN] 2024/08/07 - 13:30:29 | 500 | 20.000781644s | ip of mine | POST "/api/generate"'
+    found = gin.parse(row)
+    assert found is not None
+    assert found[1:] == (500, pytest.approx(20.000781644), "ip of mine", "POST", "/api/generate")
+
+
 def test_query_and_digests_make_no_groups_of_their_own() -> None:
     line = '[GIN] 2026/11/30 - 02:57:03 | 201 | 1s | ::1 | POST "/api/blobs/sha256:' + "ab" * 32 + '?x=1"'
     found = gin.parse(line)

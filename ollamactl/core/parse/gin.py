@@ -12,7 +12,7 @@ from ollamactl.core.facts import Request, RequestStats
 
 _LINE = re.compile(
     r"\[GIN\] ?((?:\d{4}/\d\d/\d\d - \d\d:\d\d:\d\d)?) ?\| *(\d{3}) ?\| *([0-9a-zµμ.]+) ?"
-    r"\| *(\S*?) ?\| *([A-Z]+) *\"([^\"]*)\"?"
+    r"\| *([^|]{0,60}?) *\| *([A-Z]+) *\"([^\"]*)\"?"
 )
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ns|us|µs|μs|ms|s|m|h)")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}

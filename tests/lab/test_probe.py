@@ -105,7 +105,7 @@ def test_patience_ends_in_the_queue(lab: Machine) -> None:
     assert results(warm) == {"gave_up": 3}, warm["requests"]
     assert sum(r["waiting"] for r in warm["requests"]) == 2
     # As the log of a real Ollama has clients that give up: 500 from the queue, 200 mid-stream.
-    until(lambda: sorted(gin(lab)[-3:]) == ["200", "500", "500"], 180)
+    until(lambda: sorted(gin(lab)[-3:]) == ["200", "500", "500"], 60)
     assert "aborting completion request due to client closing the connection" in log(lab)
 
 

@@ -217,18 +217,20 @@ class Api:
         """The engine's events of one completion, once a slot is free. The wait for one has no limit."""
         runner = loaded.runner
         log.debug("llama_server.go:1529", "llama-server completion request", media=0, prompt_len=len(prompt))
+        held = False
         try:
-            await runner.slots.acquire()
-        except asyncio.CancelledError:
-            log.info("llama_server.go:1538", "aborting completion request due to client closing the connection")
-            x.status = 500
-            raise
-        try:
+            held = await runner.slots.acquire()
             fitted = await self._truncated(loaded, prompt)
             async for event in runner.stream("/completion", options.completion(merged, fitted)):
                 yield event
+        except asyncio.CancelledError:
+            if not x.streaming:  # in the queue, or in the slot that another who gave up left at the same moment
+                log.info("llama_server.go:1538", "aborting completion request due to client closing the connection")
+                x.status = 500
+            raise
         finally:
-            runner.slots.release()
+            if held:
+                runner.slots.release()
 
     async def _truncated(self, loaded: Loaded, prompt: str) -> Any:
         if len(prompt) < loaded.num_ctx:

@@ -33,10 +33,17 @@ def _said(c: Collector, path: str) -> list[LogEvent]:
                              "--output-fields=MESSAGE", f"_SYSTEMD_USER_UNIT={name}", "+", f"USER_UNIT={name}",
                              any_exit=True))  # fmt: skip
     lines = journal.messages(reading.body or b"")
-    if lines and lines[-1][1].startswith("Stopped "):  # by somebody: where it dies, systemd says that it is started
+    if _was_stopped([text for _, text in lines]):
         return []
     return [
         LogEvent(kind=event.kind, text=text[:2000], at=at, fields=fields | {"unit": path})
         for at, text in lines
         for event, fields in events.find(text, None)
     ]
+
+
+def _was_stopped(lines: list[str]) -> bool:
+    """Whether somebody stopped it: systemd may write "Stopped" between two starts of what dies, too."""
+    if not lines or not lines[-1].startswith("Stopped "):
+        return False
+    return not any("Scheduled restart job" in line for line in lines[-2:-1])

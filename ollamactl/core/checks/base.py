@@ -281,6 +281,12 @@ def in_force(files: Iterable[UnitFile], key: str) -> list[tuple[UnitFile, Assign
     return kept
 
 
+def under_wsl(facts: Facts) -> bool:
+    """Whether the host is a Linux below Windows."""
+    told = facts.told is not None and facts.told.world == "wsl"
+    return told or (facts.system is not None and facts.system.container == "wsl")
+
+
 def gib(n: float | None) -> str:
     if n is None:
         return "?"

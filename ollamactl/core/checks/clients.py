@@ -10,7 +10,7 @@ from ollamactl.core.checks.base import Finding, check, quote, seconds, times
 from ollamactl.core.checks.timeouts import clusters, shown
 from ollamactl.core.facts import Facts, Start, Stray
 from ollamactl.core.inflight import is_work
-from ollamactl.core.needs import NO_SIGNS, Given, Signs
+from ollamactl.core.needs import NO_SIGNS, Given, Gone, Signs
 
 
 @check(weight=50)
@@ -33,7 +33,7 @@ def request_running_invisible_in_log(start: Start, facts: Facts) -> Iterator[Fin
 
 @check(weight=60)
 def request_never_reaches_slot(
-    signs: Signs, release: tuple[int, ...] = (), start: Start | None = None
+    signs: Signs, facts: Facts, release: tuple[int, ...] = (), start: Start | None = None
 ) -> Iterator[Finding]:
     """A request was accepted and never given to a runner.
 
@@ -46,7 +46,7 @@ def request_never_reaches_slot(
         yield Finding("warning", "a request never reached a slot", signs.lines("never_begun"), fix)
         return
     if start is None:
-        return
+        raise Gone(facts.why("start"), "start")
     long = [
         r for r in start.failed if r.status in (499, 500) and r.seconds >= 120 and is_work(r.path) and r.at is not None
     ]

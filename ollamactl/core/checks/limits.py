@@ -9,7 +9,7 @@ from ollamactl.core.checks.base import Finding, check, gib, in_force, stated
 from ollamactl.core.checks.memory import OOM
 from ollamactl.core.checks.service import LOOP
 from ollamactl.core.facts import Facts, Service, UnitFile
-from ollamactl.core.needs import NO_SIGNS, Signs
+from ollamactl.core.needs import NO_SIGNS, Gone, Signs
 from ollamactl.core.remedies import edited
 
 CORES = 1.0  # below that a model that runs on the CPU can hardly answer
@@ -132,8 +132,9 @@ def cpu_quota_low(
         said = "the engine has more threads than CPUs that it may use: they are stopped and wait for one another"
         fix = "a higher limit of CPUs, or PARAMETER num_thread with as many as it has"
         yield Finding("warning", said, told, fix)
-    if service is None:
         return
+    if service is None:
+        raise Gone(facts.why("service"), "service")
     host = facts.system.cpus if facts.system else 0
     for key in ("CPUQuota", "CPUAffinity", "AllowedCPUs"):
         for file, one in in_force(unit_files, key)[-1:]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, gib, times
+from ollamactl.core.checks.base import Finding, check, gib, times, under_wsl
 from ollamactl.core.facts import Facts, HostMemory, LogEvent, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 from ollamactl.core.parse.engine import parse_size
@@ -184,10 +184,7 @@ def vram_recovery_warning_benign(signs: Signs, facts: Facts) -> Iterator[Finding
     Seen: the warning under WSL without another error.
     Do: give WSL more memory (.wslconfig), or take a smaller model.
     """
-    wsl = (facts.told is not None and facts.told.world == "wsl") or (
-        facts.system is not None and facts.system.container == "wsl"
-    )
-    if wsl and signs.has("vram_recovery_timeout") and not signs.has("load_failed", "panic"):
+    if under_wsl(facts) and signs.has("vram_recovery_timeout") and not signs.has("load_failed", "panic"):
         yield Finding(
             "info",
             "the VRAM warning is no cause; under WSL look at the host memory first",

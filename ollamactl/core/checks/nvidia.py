@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check
+from ollamactl.core.checks.base import Finding, check, under_wsl
 from ollamactl.core.checks.gpu import CPU, cpu_only, driver_of_then, gpus_of, lost_by_upgrade, named, used
 from ollamactl.core.facts import Facts, GpuDriver, LogEvent, Start
 from ollamactl.core.needs import Signs
@@ -143,7 +143,7 @@ def driver_library_mismatch(
             (*signs.lines("driver_mismatch", "kernel:driver_mismatch", "driver_updated"), told),
             "sudo systemctl stop ollama; sudo reboot",
         )
-    elif (mute := not_loaded(signs)) and not used(signs, start) and facts.told and facts.told.world == "wsl":
+    elif (mute := not_loaded(signs)) and not used(signs, start) and under_wsl(facts):
         yield Finding(
             "error",
             "under WSL a driver library of Linux stands before the one of Windows, and finds no driver",

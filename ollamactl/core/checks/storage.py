@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ollamactl.core.checks.base import Finding, check, gib, times
 from ollamactl.core.checks.folders import may_read
 from ollamactl.core.facts import Facts, Service
-from ollamactl.core.needs import NO_SIGNS, Signs
+from ollamactl.core.needs import NO_SIGNS, Gone, Signs
 
 MIB = 1 << 20
 FULL, TIGHT = 64 * MIB, 1024 * MIB  # bytes free: no model fits into the first, hardly one into the second
@@ -205,6 +205,8 @@ def service_key_not_readable(
         fix = f"sudo -u {user} rm ~{user}/.ollama/id_ed25519*    # a start makes a new one: restart Ollama"
         yield Finding("error", said, signs.lines("key_empty"), fix)
         return
+    if service is None:
+        raise Gone(facts.why("service"), "service")
     account = (facts.paths or {}).get("account")
     for path, state in (facts.paths or {}).items():
         if not path.endswith("/.ollama/id_ed25519") or state.missing is not None or account is None or not account.uid:

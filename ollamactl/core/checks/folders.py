@@ -5,17 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, assignments, check, in_force, stated
+from ollamactl.core.checks.base import Finding, assignments, check, stated
+from ollamactl.core.checks.homes import denied, other_home, other_user, without_home
 from ollamactl.core.checks.tmp import of_temporary
-from ollamactl.core.facts import Effective, Facts, LogEvent, PathState, Service
+from ollamactl.core.facts import Effective, Facts, PathState, Service
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 from ollamactl.core.remedies import edited
-
-LOOP = ("service_restart_loop", "service_home_missing_key")
-
-
-def _denied(signs: Signs) -> list[LogEvent]:
-    return signs.of("folder_denied")
 
 
 def _models(effective: Effective | None, given: tuple[Given, ...]) -> str:
@@ -60,7 +55,7 @@ def protecthome_blocks_models_dir(
     """
     hidden = _sandboxed(facts, signs)
     folder = _models(effective, given)
-    events = [e for e in _denied(signs) if e.fields.get("path", "").startswith(("/home", "/root"))]
+    events = [e for e in denied(signs) if e.fields.get("path", "").startswith(("/home", "/root"))]
     events += [e for e in (signs.of("folder_read_only")) if e.fields.get("path", "").startswith("/home")]
     below = folder.startswith(("/home/", "/root/"))
     distribution = facts.service is not None and facts.service.fragment_path.startswith("/usr/lib/systemd") and below
@@ -83,92 +78,6 @@ def protecthome_blocks_models_dir(
         )
 
 
-@check(weight=89, explains=("service_restart_loop", "models_dir_no_access"))
-def service_home_missing(signs: Signs, facts: Facts) -> Iterator[Finding]:
-    """The home of the service's user does not exist.
-
-    Why: a user of that name from a distribution's package has another home; the server cannot make its key there.
-    Seen: `mkdir HOME: permission denied` right after the key was not found.
-    Do: make that home, or give the user the installer's.
-    """
-    events = [e for e in _denied(signs) if e.fields.get("call") == "mkdir" and "file exists" not in e.text]
-    home = facts.effective.value("HOME") if facts.effective else None
-    user = (facts.service.user if facts.service else "") or "ollama"
-    keys = signs.of("key_created")
-    for event in events:
-        path = event.fields.get("path", "")
-        homes = [k.fields.get("path", "").partition("/.ollama")[0] for k in keys]
-        homes += [home] if home else []
-        known = path in ("/var/lib/ollama", "/usr/share/ollama", "/home/ollama")
-        if path in homes or (known and "/.ollama" not in path):
-            given = _other_home(facts, path)
-            yield Finding(
-                "error",
-                f"{path}, the home of the service, is not there",
-                (*given, *_other_user(facts), *signs.quotes([*keys[-1:], event])),
-                _without_home(given)
-                if given
-                else f"sudo install -d -o {user} -g {user} {path} && sudo systemctl restart ollama",
-            )
-            return
-
-
-def _other_user(facts: Facts) -> tuple[str, ...]:
-    """Lines of drop-ins that give the service another user or group than its unit does."""
-    found = [pair for key in ("User", "Group") for pair in in_force(facts.unit_files or (), key)[-1:]]
-    return tuple(stated(file, one) for file, one in found if file.role == "dropin")
-
-
-def _other_home(facts: Facts, path: str) -> tuple[str, ...]:
-    """The line of a unit's file that gives the service a home above that path, if one does."""
-    given = facts.effective.variables.get("HOME") if facts.effective else None
-    if given is None or given.value is None or given.origin.layer != "environment":
-        return ()
-    below = f"{path}/".startswith(given.value.rstrip("/") + "/")
-    return (f"{given.origin.file}:{given.origin.line}: HOME={given.value}",) if below else ()
-
-
-def _without_home(given: tuple[str, ...]) -> str:
-    return edited(given[0].partition(":")[0]) + "    # no HOME=: systemd sets the one of the service's user"
-
-
-HOME_IN_VAR = (
-    "sudo install -d -o ollama -g ollama /var/lib/ollama && sudo usermod -d /var/lib/ollama ollama "
-    "&& sudo systemctl restart ollama"
-)
-
-
-@check(weight=89, explains=("service_restart_loop", "models_dir_no_access"))
-def service_home_read_only(facts: Facts, signs: Signs = NO_SIGNS) -> Iterator[Finding]:
-    """The home of the service's user lies on a read-only file system.
-
-    Why: image-based systems have a read-only /usr; the installer's home /usr/share/ollama cannot be written there.
-    Seen: "read-only file system".
-    Do: give the user a home in /var/lib, and OLLAMA_MODELS there.
-    """
-    for event in signs.of("folder_read_only"):
-        path = event.fields.get("path", "")
-        yield Finding(
-            "error",
-            f"{path} is on a read-only file system",
-            signs.quotes([event]),
-            HOME_IN_VAR,
-        )
-        return
-    if signs.has("image_based_system"):
-        yield Finding(
-            "error",
-            "the home of the service's user lies on the read-only /usr of an image-based system",
-            signs.lines("image_based_system"),
-            HOME_IN_VAR,
-        )
-        return
-    for path, state in (facts.paths or {}).items():
-        if state.read_only:
-            said = f"the models folder {path} is on a read-only file system: nothing can be pulled"
-            yield Finding("warning", said, (f"statvfs {path}: read-only",), f"findmnt -T {path}", weight=62)
-
-
 @check(weight=86, explains=("service_restart_loop", "models_dir_missing", "model_not_pulled"))
 def models_dir_no_access(
     facts: Facts,
@@ -184,7 +93,7 @@ def models_dir_no_access(
     Seen: the refusal of the start, and owner and mode of each folder on the way.
     Do: chown the folder, o+x for its parents.
     """
-    for event in _denied(signs):
+    for event in denied(signs):
         path = event.fields.get("path", "")
         if of_temporary(event) or re.search(r"/dev/|/proc/|/sys/|^/tmp/ollama|runners/|ollama_llama_server", path):
             continue
@@ -197,10 +106,10 @@ def models_dir_no_access(
         )
         if "\\" in path:
             fix = f'icacls "{path}" /grant "%USERNAME%:(OI)(CI)F" /T    # or another OLLAMA_MODELS'
-        other = _other_home(facts, path)
+        other = other_home(facts, path)
         if other:
-            fix = _without_home(other)
-        elif other := _other_user(facts):
+            fix = without_home(other)
+        elif other := other_user(facts):
             fix = edited(*(line.partition(":")[0] for line in other)) + "    # no User="
         said = f"the service may not {event.fields.get('call', 'open')} {path}"
         yield Finding("error", said, (*signs.quotes([event]), *other, *_ways(facts, folder)), fix)
@@ -334,7 +243,7 @@ def models_dir_missing(
     elif folder and state is not None and state.type == "file":
         said = f"OLLAMA_MODELS={folder} is a file, no folder"
         fix = "sudo ollamactl apply --set OLLAMA_MODELS=/srv/ollama/models"
-        lines = (f"stat {folder}: a file of {state.size} bytes", *signs.quotes(_denied(signs)))
+        lines = (f"stat {folder}: a file of {state.size} bytes", *signs.quotes(denied(signs)))
         yield Finding("error", said, lines, fix, weight=87, explains=("models_dir_no_access",))
     elif events or made or absent:
         wanted = folder or (made[-1].fields.get("path", "") if made else "")
@@ -390,7 +299,7 @@ def models_in_two_dirs(
             f"the service looks for models in {where}, which holds none; they lie in {other}"
             if empty
             else f"models also lie in {other}, where the service does not look",
-            (*_other_user(facts), *(f"stat {p}" for p in holding)),
+            (*other_user(facts), *(f"stat {p}" for p in holding)),
             f"sudo cp -rn {other}/. {own.removesuffix('manifests')} && sudo chown -R ollama: "
             f"{own.removesuffix('/manifests')}",
         )

@@ -35,6 +35,14 @@ def test_the_like_of_it_without_the_fault_is_quiet(kind: str) -> None:
 
 # questions, and what people say of a host on which all is well
 QUIET = [
+    "The extension works after I set OLLAMA_ORIGINS as the README says.",
+    "HTTPS_PROXY is set in the drop-in and pulls work.",
+    "ollama list shows nothing yet since no model was pulled.",
+    "We have 20 slots on an H100 and the memory is full to 80 percent, as planned.",
+    "Bazzite runs Ollama in a container without problems.",
+    "My docker container on a Mac answers quickly enough for tests.",
+    "I compared vLLM and Ollama on the same GPU: 40 tok/s and 38 tok/s.",
+    "We mount the models folder from the host into the container and loads are fast.",
     '"State": { "Status": "running", "OOMKilled": false, "ExitCode": 0 }, the container is up',
     "Stopping any existing servers...",
     "DGX Spark: 'skipping CUDA device' at each start, yet the GPU works.",

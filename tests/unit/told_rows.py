@@ -883,12 +883,12 @@ KINDS: dict[str, tuple[str, str, str]] = {
         "AMD Ryzen AI 9 HX 370: the GPU is used\nit works as before with OLLAMA_IGPU_ENABLE=1",
     ),
     "a cure by a package": (
-        "solved by installing ollama-cuda",
+        "The RTX 3060 is there, answers are slow\nsolved by installing ollama-cuda",
         "package_without_gpu_libs",
         "not solved by installing ollama-cuda",
     ),
     "a cure by a group": (
-        "It works after usermod -aG render ollama",
+        "The Radeon is there, answers are slow\nIt works after usermod -aG render ollama",
         "kfd_permission_denied",
         "It does not work after usermod -aG render ollama",
     ),

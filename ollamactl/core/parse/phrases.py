@@ -123,7 +123,7 @@ PHRASES: tuple[Phrase, ...] = (
            r"|connection timed out|no such host|no route to host|manifests/\S+ EOF|server misbehaving|Temporary failure in name resolution|TLS handshake timeout|network is unreachable)"),
     Phrase("http_plain_manifest", r"Get \"?http://registry"),
     Phrase("html_reply", r"invalid character '?<'?(?: looking for beginning of value|\W*$)"),
-    Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing(?! data)|vanish\w*)(?! (?:\w+ ){0,3}(?:minutes?|hours?|seconds?|later|after|as soon|when (?!OLLAMA_)\w+|again|from (?:memory|VRAM|the GPU))\b)|ollama list.*(?:empty|nothing)"),
+    Phrase("models_gone", r"ollama (?:ls|list)\b\W{0,2}(?: \w+){0,2} ?(?:n't|not)? (?:shows?|lists?|display\w*) (?:me )?(?:nothing|no models?|anything|any\b|none)(?! yet)|doesn't show anything[^\n]*ollama (?:ls|list)|ollama (?:ls|list)\W{0,2} (?:doesn't|does not|didn't) (?:show|list)|models? (?:are |is )?(?:gone|disappeared|missing(?! data)|vanish\w*)(?! (?:\w+ ){0,3}(?:minutes?|hours?|seconds?|later|after|as soon|when (?!OLLAMA_)\w+|again|from (?:memory|VRAM|the GPU))\b)|ollama list.*(?:empty|nothing)(?! yet)"),
     Phrase("load_damaged", r"digest mismatch|(?<!running the model: )(?<!retries exceeded: )(?<=\S )unexpected EOF|file is (?:truncated|corrupt)"),
     Phrase("network_storage", r":\S* on /\S+ type (?:nfs4?|cifs|ceph)|(?:nfs|cifs|smb|ceph)\S* .*models"),
     # pulls, and what the server refuses of its clients

@@ -41,6 +41,7 @@ IN_TURN = "answers_in_turn"
 HALVED = "read_like_half"  # what a count says, no rule
 CUT = "truncation_told"
 GPU_WORKS = "gpu_works_told"
+CURE = "cure"  # field of what is known by its cure alone: where nothing else is told, nothing is wrong any more
 # what does harm where it is left from former days
 HARMFUL = {"HSA_OVERRIDE_GFX_VERSION": "gfx_override_told", "HTTP_PROXY": "http_proxy_told", "HTTPS_PROXY": "http_proxy_told"}
 _WORKS = re.compile(r"\b(?:GPU|card) (?:works|is used|is found)\b", re.I)
@@ -72,7 +73,7 @@ def find(sentence: str) -> list[tuple[str, dict[str, str]]]:
         return [(kind, {})]
     says = _Reader(text).says
     if says(CURED) and not says(UNCURED) and (cured := [kind for kind, remedy in CURES if says(remedy)]):
-        return [(kind, {}) for kind in cured]
+        return [(kind, {CURE: "1"}) for kind in cured]
     if _WELL.search(text):
         return [(GPU_WORKS, {})] if _WORKS.search(text) else []
     found: list[str] = []

@@ -107,6 +107,8 @@ class Splitter:
                 said += [(kind, fields) for kind, fields in claims.find(line) if kind not in known]
             for kind, fields in said:
                 self.messages.append(LogEvent(kind=kind, text=line.strip()[:400], line=n + 1, fields=fields))
+        if len(aside) == 1:
+            self.messages = [m for m in self.messages if claims.CURE not in m.fields]
         self.commands = commands.read(aside)
         self.messages += self.commands.messages
         if (slots := self.commands.slots) is not None and slots.context:

@@ -144,7 +144,9 @@ def _late(sent: Sent, wait: float, holds: float, base: Baseline | None, others: 
     # A burst takes its time to arrive: free slots at its very beginning are no proof.
     if any(s.asked >= holds - wait / 2 for s in between):
         return "served", "slots"
-    return "queued" if given or long else "served", "time"
+    if given or long:
+        return "queued", "time"
+    return _served(others)  # nobody gave a slot back before it held one: it met a free one
 
 
 def _usual(base: Baseline | None, timed: bool) -> float:

@@ -112,6 +112,15 @@ def test_a_free_slot_means_served_however_late() -> None:
     assert (found.result, found.proof) == ("queued", "slots")
 
 
+def test_who_holds_a_slot_before_any_is_given_back_met_a_free_one() -> None:
+    """Of a burst whose prompts are read one after the other: the only sample in between lies at its very beginning."""
+    beside = [answered(0.06, at=0.026) for _ in range(4)]
+    samples = [Sample(asked=at, answered=at, slots=4, busy=busy) for at, busy in ((0.001, 0), (0.03, 1), (0.104, 4))]
+    waiting = [answered(0.96, at=0.026) for _ in range(4)]
+    of_all = among([*beside, *waiting], samples)
+    assert {(j.result, j.proof) for j in (judge(one, ALONE, of_all) for one in beside)} == {("served", "slots")}
+
+
 def test_full_slots_alone_are_no_queue() -> None:
     """The request holds one of them itself."""
     full = [Sample(asked=t / 100, answered=t / 100, slots=4, busy=4) for t in range(100)]

@@ -158,8 +158,8 @@ def server_not_reachable(signs: Signs, facts: Facts, start: Start | None = None)
     if signs.has("container_asks_itself"):
         said = "a client in a container calls localhost, which is the container, not the host"
         fix = "OLLAMA_BASE_URL=http://host.docker.internal:11434    # or the name of its service"
-        so = ("bind_loopback_only",)
-        yield Finding("warning", said, signs.lines("container_asks_itself"), fix, explains=so)
+        lines = signs.lines("container_asks_itself")
+        yield Finding("warning", said, lines, fix, explains=("bind_loopback_only",))
     refused = [e for e in signs.of("client_cannot_connect", "connection_refused") if "proxyconnect" not in e.text]
     if refused and not (start and start.listening) and facts.service is None:
         yield Finding(

@@ -44,6 +44,5 @@ def _said(c: Collector, path: str) -> list[LogEvent]:
 
 def _was_stopped(lines: list[str]) -> bool:
     """Whether somebody stopped it: systemd may write "Stopped" between two starts of what dies, too."""
-    if not lines or not lines[-1].startswith("Stopped "):
-        return False
-    return not any("Scheduled restart job" in line for line in lines[-2:-1])
+    *earlier, last = lines or [""]
+    return last.startswith("Stopped ") and "Scheduled restart job" not in "".join(earlier[-1:])

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ollamactl.core.checks.base import Finding, check, configured, times
-from ollamactl.core.checks.refused import goes_on, in_a_row
-from ollamactl.core.checks.timeouts import shown
+from ollamactl.core.checks.base import Finding, check, configured
+from ollamactl.core.checks.refused import in_a_row
 from ollamactl.core.facts import Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 
@@ -46,14 +45,10 @@ def cloud_usage_limit_reached(signs: Signs = NO_SIGNS, start: Start | None = Non
 
 
 def _refused(told: tuple[str, ...], start: Start | None, status: int, why: str, fix: str) -> Iterator[Finding]:
-    runs = in_a_row(start, status) if start else []
     if told:
         yield Finding("warning", why, told, fix)
-    elif start and runs:
-        worst = max(runs, key=len)
-        again = goes_on(worst, start)
-        said = f"{why}: {times(len(worst), 'request')} for {worst[0].path} in a row answered {status}"
-        yield Finding("warning" if again else "info", said, shown(worst), fix, weight=47 if again else 3)
+    elif start is not None and (run := in_a_row(start, status)):
+        yield run.finding(f"{why}: {run} answered {status}", fix, 47)
 
 
 @check(weight=59, explains=("origin_not_allowed_403",))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ollamactl.core.checks.base import Finding, check, times
 from ollamactl.core.checks.timeouts import shown
@@ -44,18 +45,9 @@ def model_not_pulled(
         said = f"the server has no model {name}" if name else "a client asks for a model that the server does not have"
         yield Finding("warning", said, (*signs.quotes(told), *_held(facts)), _pull(name))
         return
-    if start is None:
-        return
-    runs = [run for run in in_a_row(start, 404) if not older_than(release, run[0].path)]
-    if not runs:
-        return
-    worst = max(runs, key=len)
-    again = goes_on(worst, start)
-    nothing_works = not any(r.status == 200 for r in start.recent)
-    said = f"{times(len(worst), 'request')} for {worst[0].path} in a row refused with 404: that model is not here"
-    weight = (60 if nothing_works else 44) if again else 3
-    evidence = (*shown(worst), *_held(facts))
-    yield Finding("warning" if again else "info", said, evidence, _pull(""), weight=weight)
+    if start is not None and (run := in_a_row(start, 404, release)):
+        weight = 44 if any(r.status == 200 for r in start.recent) else 60
+        yield run.finding(f"{run} refused with 404: that model is not here", _pull(""), weight, _held(facts))
 
 
 def older_than(release: tuple[int, ...], path: str) -> bool:
@@ -63,9 +55,24 @@ def older_than(release: tuple[int, ...], path: str) -> bool:
     return () < release < PATHS_SINCE.get(path, ())
 
 
-def in_a_row(start: Start, status: int) -> list[list[Request]]:
-    """Of each client and path the requests answered so since it was last served, and since a model was last made. One
-    alone says nothing."""
+class Run(NamedTuple):
+    """Requests of one client for one path that were refused in a row, and whether they are more than a slip."""
+
+    requests: list[Request]
+    again: bool
+
+    def __str__(self) -> str:
+        return f"{times(len(self.requests), 'request')} for {self.requests[0].path} in a row"
+
+    def finding(self, said: str, fix: str, weight: int, more: tuple[str, ...] = ()) -> Finding:
+        """A warning of that weight; a slip is a note."""
+        lines = (*shown(self.requests), *more)
+        return Finding("warning" if self.again else "info", said, lines, fix, weight=weight if self.again else 3)
+
+
+def in_a_row(start: Start, status: int, release: tuple[int, ...] = ()) -> Run | None:
+    """The longest run of requests of a client for a path that were answered so since it was last served, and since a
+    model was last made. One alone says nothing. Paths that a release, where it is given, lacks do not count."""
     made = [r.last_at for r in start.requests if r.path in MAKES_A_MODEL and r.status == 200 and r.last_at is not None]
     runs: dict[tuple[str, str], list[Request]] = {}
     for one in start.recent:
@@ -76,13 +83,12 @@ def in_a_row(start: Start, status: int) -> list[list[Request]]:
             runs.pop(key, None)
     since = max(made, default=0.0)
     left = [[r for r in run if not made or (r.at is not None and r.at > since)] for run in runs.values()]
-    return [run for run in left if len(run) > 1]
-
-
-def goes_on(run: list[Request], start: Start) -> bool:
-    """Whether requests refused in a row are more than a slip: fewer count of a client that was never served."""
-    served = any(r.status == 200 and r.client == run[0].client for r in start.recent)
-    return len(run) >= (IN_A_ROW if served else NEVER_SERVED)
+    left = [run for run in left if len(run) > 1 and not older_than(release, run[0].path)]
+    if not left:
+        return None
+    longest = max(left, key=len)
+    served = any(r.status == 200 and r.client == longest[0].client for r in start.recent)
+    return Run(longest, len(longest) >= (IN_A_ROW if served else NEVER_SERVED))
 
 
 def _cured(line: int, signs: Signs, start: Start | None) -> bool:
@@ -141,13 +147,10 @@ def bad_request_400(signs: Signs = NO_SIGNS, start: Start | None = None) -> Iter
         said = "a client's request is refused with 400: it is not what the API takes"
         yield Finding("warning", said, signs.quotes(told), _asked_by_hand("/api/chat"))
         return
-    runs = in_a_row(start, 400) if start and not signs.has("context_exceeded", "capability_missing") else []
-    if start and runs:
-        worst = max(runs, key=len)
-        again = goes_on(worst, start)
-        said = f"{times(len(worst), 'request')} for {worst[0].path} in a row refused with 400: the request is wrong"
-        fix = _asked_by_hand(worst[0].path)
-        yield Finding("warning" if again else "info", said, shown(worst), fix, weight=42 if again else 3)
+    known = signs.has("context_exceeded", "capability_missing")
+    if start is not None and not known and (run := in_a_row(start, 400)):
+        fix = _asked_by_hand(run.requests[0].path)
+        yield run.finding(f"{run} refused with 400: the request is wrong", fix, 42)
 
 
 def _asked_by_hand(path: str) -> str:

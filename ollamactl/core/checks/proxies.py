@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check
-from ollamactl.core.facts import Facts, LogEvent, Start
+from ollamactl.core.checks.pulls import went_on
+from ollamactl.core.facts import Facts, Start
 from ollamactl.core.needs import NO_SIGNS, Given, Signs
 
 
@@ -65,7 +66,7 @@ def proxy_not_in_service(signs: Signs, given: tuple[Given, ...] = (), start: Sta
         or config.get("https_proxy")
         or any(g.name.upper() == "HTTPS_PROXY" and g.scope in ("service", "process") for g in given)
     )
-    failed = [e for e in signs.of("registry_unreached") if not _went_on(e, signs)]
+    failed = [e for e in signs.of("registry_unreached") if not went_on(e, signs)]
     timed_out = [e for e in signs.of("registry_timeout") if not re.search(r"https?://[^\s\"/]*:11434\b", e.text)]
     if (timed_out or failed) and not has and not signs.has("http_plain_manifest"):
         yield Finding(
@@ -75,11 +76,6 @@ def proxy_not_in_service(signs: Signs, given: tuple[Given, ...] = (), start: Sta
             (*signs.quotes(timed_out), *signs.quotes(failed[-2:]), *(g.place for g in shell[:1])),
             "sudo ollamactl apply --set HTTPS_PROXY=http://PROXY:3128",
         )
-
-
-def _went_on(failure: LogEvent, signs: Signs) -> bool:
-    """Whether something was downloaded after a request to the registry that failed."""
-    return any((e.line or 0) > (failure.line or 0) for e in signs.of("registry_reached"))
 
 
 @check(weight=60, explains=("proxy_not_in_service", "server_not_reachable"))

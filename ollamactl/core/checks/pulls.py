@@ -27,11 +27,11 @@ def pull_stalled(signs: Signs, start: Start | None = None) -> Iterator[Finding]:
     failed = [e for e in signs.of("pull_part_failed") if int(e.fields["attempt"]) >= TRIES - 1]
     ended = [*failed, *signs.of("pull_given_up")]
     stalls = _of_the_last_blob(signs)
-    if ended and not _went_on(ended[-1], signs, start):
+    if ended and not went_on(ended[-1], signs, start):
         why = ended[-1].fields.get("why", "").removeprefix("max retries exceeded: ")
         said = "a pull was given up: a part of the model failed six times" + (f" ({why})" if why else "")
         yield Finding("warning", said, signs.quotes(ended), AGAIN)
-    elif len(stalls) >= SOME and not _went_on(stalls[-1], signs, start) and not _pulled(stalls[-1], start):
+    elif len(stalls) >= SOME and not went_on(stalls[-1], signs, start) and not _pulled(stalls[-1], start):
         moments = [e.at for e in stalls if e.at is not None]
         lasted = max(moments, default=0.0) - min(moments, default=0.0)
         bad = len(stalls) >= MANY and (lasted >= LONG or not moments)
@@ -48,8 +48,8 @@ def _of_the_last_blob(signs: Signs) -> list[LogEvent]:
     return [e for e in stalls if e.fields.get("blob") == stalls[-1].fields.get("blob")]
 
 
-def _went_on(event: LogEvent, signs: Signs, start: Start | None) -> bool:
-    """Whether the next blob was begun, a pull ended well, or a model was at work, after that line."""
+def went_on(event: LogEvent, signs: Signs, start: Start | None = None) -> bool:
+    """Whether the next blob was begun, a pull ended well, or a model of this start was at work, after that line."""
     line = event.line or 0
     later = (e.line or 0 for e in signs.of("registry_reached", "pull_done"))
     loads = (x.line or 0 for x in (start.loads if start else ()))
@@ -74,7 +74,7 @@ def registry_certificate_not_trusted(signs: Signs, given: tuple[Given, ...] = ()
     """
     found = signs.of("registry_certificate")
     shell = [g for g in given if g.name.upper() == "HTTPS_PROXY" and g.scope in ("shell", "env")]
-    if not found or shell or _went_on(found[-1], signs, None):
+    if not found or shell or went_on(found[-1], signs):
         return
     if any("not yet valid" in e.text or "has expired" in e.text for e in found):
         said = "the registry's certificate counts as expired or not yet valid: look at the host's clock"
@@ -96,7 +96,7 @@ def model_name_unknown(signs: Signs = NO_SIGNS, start: Start | None = None) -> I
     Seen: "pull model manifest: file does not exist".
     Do: look the name and its tags up.
     """
-    found = [e for e in signs.of("model_name_unknown") if not _went_on(e, signs, start)]
+    found = [e for e in signs.of("model_name_unknown") if not went_on(e, signs, start)]
     if found:
         said = "the registry has no model, or no tag, of that name"
         fix = (

@@ -30,11 +30,6 @@ _PROMPT = re.compile(
 )
 _WINDOW = re.compile(r"\b(?:num_ctx|n_ctx|context(?:[ _](?:length|size|window))?|window)\b[^.;\d]{0,8}(\d[\d,]{2,8}\b)(?! ?tokens? (?:long )?prompt)", re.I)
 _COUNT = re.compile(r"(?<![\d.,])\d{4,6}(?![\d.,]*\d)")
-# taken away, and then it worked: what was set was the cause
-_FREED = re.compile(
-    r"\b(?:remov|unset|delet|clear|drop|comment)\w*\b[^.;]{0,60}\b(?:GPU|card|it|all|that)\b[^.;]{0,16}\b(?:works?|worked|used|found|fine|detected)\b"
-    r"|\bworks? (?:again )?(?:without|after (?:removing|unsetting|deleting)|once)\b", re.I
-)
 _TOOK = re.compile(r"(?<![\w.])(\d+(?:\.\d+)?) ?s(?:ec\w*)?\b")
 _AT_ONCE = re.compile(r"\bat once\b|\bat the same (?:time|moment)\b|\bparallel\b|\bconcurrent\w*|\bsimultaneous\w*|\btogether\b", re.I)
 IN_TURN = "answers_in_turn"
@@ -42,8 +37,6 @@ HALVED = "read_like_half"  # what a count says, no rule
 CUT = "truncation_told"
 GPU_WORKS = "gpu_works_told"
 CURE = "cure"  # field of what is known by its cure alone: where nothing else is told, nothing is wrong any more
-# what does harm where it is left from former days
-HARMFUL = {"HSA_OVERRIDE_GFX_VERSION": "gfx_override_told", "HTTP_PROXY": "http_proxy_told", "HTTPS_PROXY": "http_proxy_told"}
 _WORKS = re.compile(r"\b(?:GPU|card) (?:works|is used|is found)\b", re.I)
 LONG = 500  # characters of a sentence
 
@@ -69,11 +62,9 @@ def find(sentence: str) -> list[tuple[str, dict[str, str]]]:
     text = sentence[:LONG]
     if not _is_sentence(text):
         return []
-    if _FREED.search(text) and (kind := next((k for name, k in HARMFUL.items() if name in text), "")):
-        return [(kind, {})]
     says = _Reader(text).says
-    if says(CURED) and not says(UNCURED) and (cured := [kind for kind, remedy in CURES if says(remedy)]):
-        return [(kind, {CURE: "1"}) for kind in cured]
+    if says(CURED) and not says(UNCURED) and (cured := [cure for cure in CURES if says(cure.remedy)]):
+        return [(cure.kind, {} if cure.alone else {CURE: "1"}) for cure in cured]
     if _WELL.search(text):
         return [(GPU_WORKS, {})] if _WORKS.search(text) else []
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""NVIDIA's own library through nvidia-ml-py, as JSON for `core.parse.gpu`. What a device does not support is None."""
+"""NVIDIA's own library through nvidia-ml-py, as JSON for `core.parse.nvml`. What a device does not support is None."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from pyfakefs.fake_filesystem import FakeFilesystem
 
 from ollamactl.core.facts import Gpu, GpuDriver
 from ollamactl.core.parse import gpu
+from ollamactl.core.parse.gpu_sysfs import gfx_name, pci_devices
 from ollamactl.core.source import Missing, Reading, Source
 from ollamactl.host import gpu_sysfs
 
@@ -88,7 +89,7 @@ def test_nvidia_without_its_driver(fs: FakeFilesystem) -> None:
     assert (found.vendor, found.total, found.unified, found.pci) == ("nvidia", None, False, "0000:01:00.0")
     (driver,) = gpu.drivers(read())
     assert "nouveau" in driver.problem
-    assert gpu.pci_devices(gpu_sysfs.read())[0].driver == "nouveau"
+    assert pci_devices(gpu_sysfs.read())[0].driver == "nouveau"
 
 
 def test_nvidia_whose_library_does_not_answer(fs: FakeFilesystem) -> None:
@@ -136,7 +137,7 @@ def test_nothing_at_all(fs: FakeFilesystem) -> None:
     [(90010, "gfx90a"), (110000, "gfx1100"), (100306, "gfx1036"), (110501, "gfx1151"), (90402, "gfx942"), (0, "")],
 )
 def test_names_of_architectures(version: int, name: str) -> None:
-    assert gpu.gfx_name(version) == name
+    assert gfx_name(version) == name
 
 
 def test_xe_tells_the_memory_of_each_tile(fs: FakeFilesystem) -> None:

@@ -93,6 +93,10 @@ def launchctl_wrong_domain(given: tuple[Given, ...] = (), signs: Signs = NO_SIGN
         )
 
 
+# what Homebrew's own formula gives its service
+OF_THE_FORMULA = {("OLLAMA_FLASH_ATTENTION", "1"), ("OLLAMA_KV_CACHE_TYPE", "q8_0")}
+
+
 @check(weight=60, explains=("launchctl_setenv_not_persistent", "env_not_in_server_config"))
 def brew_plist_rewritten(
     facts: Facts, given: tuple[Given, ...] = (), signs: Signs = NO_SIGNS, start: Start | None = None
@@ -103,7 +107,7 @@ def brew_plist_rewritten(
     Seen: homebrew.mxcl.ollama.plist with variables, or brew services beside missing values.
     Do: ~/.homebrew/services/ollama.env (recent Homebrew), or a LaunchAgent of one's own.
     """
-    plist = [g for g in given if g.scope == "plist"]
+    plist = [g for g in given if g.scope in ("plist", "launchctl") and (g.name, g.value) not in OF_THE_FORMULA]
     brew = signs.has("brew_service")
     if (
         brew
@@ -111,11 +115,10 @@ def brew_plist_rewritten(
         and (
             plist
             or signs.has("brew_plist_told", "setenv_fails")
-            or any(g.scope == "launchctl" for g in given)
             or _apart(given or (), start, "launchctl")
         )
     ):
-        place = [g.place for g in given if g.scope in ("plist", "launchctl")][:3]
+        place = [g.place for g in plist][:3]
         yield Finding(
             "warning",
             "brew services writes its plist anew: settings there do not last, and launchctl setenv does not reach it",
@@ -125,7 +128,7 @@ def brew_plist_rewritten(
         )
 
 
-@check(weight=54)
+@check(weight=54, explains=("server_not_reachable",))
 def launchagent_needs_login(signs: Signs) -> Iterator[Finding]:
     """A LaunchAgent starts at login only.
 

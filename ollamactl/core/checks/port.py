@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from ollamactl.core import settings
 from ollamactl.core.checks.base import Finding, check, times
 from ollamactl.core.checks.service import LOOP
+from ollamactl.core.checks.versions import two_releases
 from ollamactl.core.facts import Container, Effective, Facts, Listener, LogEvent, Start, UnitName
 from ollamactl.core.needs import NO_SIGNS, Signs
 from ollamactl.core.parse.cgroup import home
@@ -19,6 +20,8 @@ def _owner(facts: Facts, port: int) -> Listener | None:
     if facts.service is None or facts.listeners is None:
         return None
     mine = {facts.service.main_pid} | {r.process.pid for r in facts.runners or ()}
+    if facts.start is not None and facts.start.listening and not facts.start.ended:
+        mine.add(facts.start.pid or 0)  # where `systemctl show` was not asked for the pid
     for listener in facts.listeners:
         if listener.port == port and listener.pid is not None and listener.pid not in mine:
             same = next((s for s in facts.servers or () if s.pid == listener.pid), None)
@@ -168,7 +171,7 @@ def port_in_use(facts: Facts, signs: Signs = NO_SIGNS, start: Start | None = Non
             f"sudo {stop} disable --now {name}" if user else f"{stop} disable --now {name}    # as its user",
         )
         return
-    if signs.has("client_version_differs"):
+    if two_releases(signs):
         return  # the older server still runs: that check says so
     if lines and not serves and not _hand_asked(signs, start, facts):
         event = signs.of("bind_error")[-1]

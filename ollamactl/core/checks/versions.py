@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ollamactl.core.checks.base import Finding, check, quote, times
 from ollamactl.core.checks.refused import IN_A_ROW, older_than
-from ollamactl.core.facts import Facts, RequestStats, Start
+from ollamactl.core.facts import Facts, LogEvent, RequestStats, Start
 from ollamactl.core.needs import NO_SIGNS, Signs
 
 # why a load may fail on a release that knows the model
@@ -70,13 +70,20 @@ def client_server_version_mismatch(facts: Facts, signs: Signs = NO_SIGNS) -> Ite
             (f"/proc/{process.pid}/exe -> {process.exe} (deleted)", *signs.lines("client_version_differs")),
             f"sudo systemctl restart {facts.service.id} && ollama --version",
         )
-    elif signs.has("client_version_differs"):
+    elif differing := two_releases(signs):
         yield Finding(
             "warning",
             "the command and the running server are of different releases",
-            signs.lines("client_version_differs"),
+            signs.quotes(differing),
             "sudo systemctl restart ollama && ollama --version",
         )
+
+
+def two_releases(signs: Signs) -> list[LogEvent]:
+    """Where the command says its own release beside the server's. It also does where no server answers it."""
+    unanswered = {e.line for e in signs.of("client_cannot_connect")}
+    told = signs.of("client_version_differs")
+    return [e for e in told if e.line is None or e.line - 1 not in unanswered]
 
 
 def _is_there(facts: Facts, path: str) -> bool:

@@ -144,7 +144,7 @@ PHRASES: tuple[Phrase, ...] = (
     Phrase("cloud_off", r"\bollama cloud is disabled\b"),
     # containers and exposure
     Phrase("port_published", r"(?:-p|--publish)[ =](?!127\.|localhost|\[::1\])(?:[\d.]+:)?\d+:11434"
-           r"|(?:0\.0\.0\.0|\[::\]|:::?):?\d*->\d+/tcp|^\s*-\s*[\"']?(?:0\.0\.0\.0:)?\d{2,5}:11434[\"']?\s*$|\bports:?\s*[-\[]?\s*[\"']?\d{2,5}:11434"),
+           r"|(?:0\.0\.0\.0|\[::\]|:::?):?\d*->11434/tcp|\bollama\b.*(?:0\.0\.0\.0|\[::\]|:::?):?\d*->\d+/tcp|^\s*-\s*[\"']?(?:0\.0\.0\.0:)?\d{2,5}:11434[\"']?\s*$|\bports:?\s*[-\[]?\s*[\"']?\d{2,5}:11434"),
     Phrase("container_refused", r"could not select device driver[^\n]*(?:gpu|nvidia)|unknown or invalid runtime name: nvidia|unresolvable CDI devices|failed to discover GPU vendor"
            r"|nvidia-container-cli[^\n]*(?:driver not loaded|no adapters were found|load library failed|device error|driver error)"),
     Phrase("nvidia_driver_too_old", r"unsatisfied condition: cuda ?>=|please update your driver to a newer version"),

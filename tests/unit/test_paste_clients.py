@@ -153,3 +153,45 @@ ASKS = '$ curl -s localhost:11434/api/generate -d \'{{"model":"mini",{}"keep_ali
 )  # fmt: skip
 def test_outputs_of_commands_about_clients(text: str, expected: list[str]) -> None:
     assert found(text) == expected
+
+
+ALONE = "$ ollama -v\nWarning: could not connect to a running Ollama instance\nWarning: client version is 0.5.4\n"
+BESIDE = "$ ollama -v\nollama version is 0.5.1\nWarning: client version is 0.5.4\n"
+
+
+@pytest.mark.parametrize(("text", "differ"), [(ALONE, False), (BESIDE, True), (ALONE + BESIDE, True)])
+def test_a_client_that_nobody_answers_says_its_own_release(text: str, differ: bool) -> None:
+    assert ("client_server_version_mismatch" in found(text)) == differ
+
+
+PS = "$ docker ps\nNAMES    IMAGE            STATUS          PORTS\n{name}   {image}   Up 9 minutes    {port}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "image", "port", "exposed"),
+    [
+        ("notes", "acme/notes:latest", "0.0.0.0:8502->8502/tcp", False),
+        ("notes", "acme/notes:latest", "0.0.0.0:11434->11434/tcp", True),
+        ("models", "ollama/ollama", "0.0.0.0:8080->8080/tcp", True),
+        ("models", "ollama/ollama", "127.0.0.1:11434->11434/tcp", False),
+    ],
+)
+def test_ports_of_other_containers_are_not_the_servers(name: str, image: str, port: str, exposed: bool) -> None:
+    text = PS.format(name=name, image=image, port=port)
+    assert ("api_exposed_without_auth" in found(text)) == exposed
+
+
+BREW = "$ launchctl print gui/501/homebrew.mxcl.ollama | grep OLLAMA\n\t\t{name} => {value}\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "rewritten"),
+    [
+        ("OLLAMA_FLASH_ATTENTION", "1", False),
+        ("OLLAMA_KV_CACHE_TYPE", "q8_0", False),
+        ("OLLAMA_KV_CACHE_TYPE", "q4_0", True),
+        ("OLLAMA_NUM_PARALLEL", "4", True),
+    ],
+)
+def test_what_the_formula_sets_is_no_edit_of_its_plist(name: str, value: str, rewritten: bool) -> None:
+    assert ("brew_plist_rewritten" in found(BREW.format(name=name, value=value))) == rewritten

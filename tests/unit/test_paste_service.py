@@ -226,3 +226,21 @@ ExecStart=/usr/local/bin/ollama serve
 )
 def test_an_environment_file_that_is_shown_and_that_the_unit_does_not_name(line: str, checks: list[str]) -> None:
     assert found(ENV_FILE.format(line=line), "warning", "error") == checks
+
+
+SERVES = "Jun 03 09:00:01 box ollama[{pid}]: time=2026-06-03T09:00:01.000Z level=INFO source=routes.go:2023 msg=\"Listening on 127.0.0.1:11434 (version 0.31.2)\"\n"
+SOCKET = "$ ss -ltnp | grep 11434\nLISTEN 0      4096       127.0.0.1:11434      0.0.0.0:*    users:((\"ollama\",pid=2018,fd=3))\n"
+
+
+@pytest.mark.parametrize(
+    ("state", "pid", "expected"),
+    [
+        (("ActiveState=active",), 2018, []),
+        (("ActiveState=active", "MainPID=2018"), 2018, []),
+        (("ActiveState=active", "MainPID=2018"), 7, []),
+        (("ActiveState=failed", "MainPID=0", "Result=exit-code"), 7, ["port_in_use"]),
+    ],
+)
+def test_a_service_without_its_pid_holds_its_own_port(state: tuple[str, ...], pid: int, expected: list[str]) -> None:
+    text = shown(*state) + "\n" + SOCKET + "\n$ journalctl -u ollama\n" + SERVES.format(pid=pid)
+    assert found(text)[:1] == expected

@@ -99,7 +99,7 @@ OF_THE_FORMULA = {("OLLAMA_FLASH_ATTENTION", "1"), ("OLLAMA_KV_CACHE_TYPE", "q8_
 
 @check(weight=60, explains=("launchctl_setenv_not_persistent", "env_not_in_server_config"))
 def brew_plist_rewritten(
-    facts: Facts, given: tuple[Given, ...] = (), signs: Signs = NO_SIGNS, start: Start | None = None
+    given: tuple[Given, ...] = (), signs: Signs = NO_SIGNS, start: Start | None = None
 ) -> Iterator[Finding]:
     """`brew services` rewrites its plist: settings in it are lost at upgrades.
 
@@ -107,22 +107,13 @@ def brew_plist_rewritten(
     Seen: homebrew.mxcl.ollama.plist with variables, or brew services beside missing values.
     Do: ~/.homebrew/services/ollama.env (recent Homebrew), or a LaunchAgent of one's own.
     """
-    plist = [g for g in given if g.scope in ("plist", "launchctl") and (g.name, g.value) not in OF_THE_FORMULA]
-    brew = signs.has("brew_service")
-    if (
-        brew
-        and signs is not None
-        and (
-            plist
-            or signs.has("brew_plist_told", "setenv_fails")
-            or _apart(given or (), start, "launchctl")
-        )
-    ):
-        place = [g.place for g in plist][:3]
+    edits = [g for g in given if g.scope in ("plist", "launchctl") and (g.name, g.value) not in OF_THE_FORMULA]
+    told = signs.has("brew_plist_told", "setenv_fails")
+    if signs.has("brew_service") and (edits or told or _apart(given, start, "launchctl")):
         yield Finding(
             "warning",
             "brew services writes its plist anew: settings there do not last, and launchctl setenv does not reach it",
-            (*signs.lines("brew_plist_told", "brew_service"), *place),
+            (*signs.lines("brew_plist_told", "brew_service"), *(g.place for g in edits[:3])),
             "mkdir -p ~/.homebrew/services && echo OLLAMA_NUM_PARALLEL=4 >> "
             "~/.homebrew/services/ollama.env && brew services restart ollama",
         )

@@ -20,8 +20,9 @@ def _owner(facts: Facts, port: int) -> Listener | None:
     if facts.service is None or facts.listeners is None:
         return None
     mine = {facts.service.main_pid} | {r.process.pid for r in facts.runners or ()}
-    if facts.start is not None and facts.start.listening and not facts.start.ended:
-        mine.add(facts.start.pid or 0)  # where `systemctl show` was not asked for the pid
+    start = facts.start
+    if not facts.service.main_pid and start is not None and start.pid and start.listening and not start.ended:
+        mine.add(start.pid)  # `systemctl show` was not asked for the pid
     for listener in facts.listeners:
         if listener.port == port and listener.pid is not None and listener.pid not in mine:
             same = next((s for s in facts.servers or () if s.pid == listener.pid), None)

@@ -1,4 +1,4 @@
-"""What a sentence says happened, put together from its words by the rules of `claim_rules`.
+"""What a sentence says happened, put together from its words by the rules of `claim_rules` and `cures`.
 
 A sentence that tells of a cure, or that all is as meant, says nothing of a fault. These are for told cases: nobody's
 log is read by them.
@@ -12,7 +12,8 @@ from functools import cache
 
 from ollamactl.core import settings
 from ollamactl.core.parse import phrases
-from ollamactl.core.paste.claim_rules import CURED, CURES, NAMES, RULES, UNCURED
+from ollamactl.core.paste.claim_rules import NAMES, RULES
+from ollamactl.core.paste.cures import CURED, CURES, UNCURED
 
 # a sentence that says that all is as meant, or what has cured it
 _WELL = re.compile(
